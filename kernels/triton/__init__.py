@@ -1,0 +1,1 @@
+"""Triton kernels of the erasure engine; installed as `fastattnerase.kernels.triton`."""
