@@ -1,0 +1,64 @@
+# Everything a newcomer or CI runs. Each target makes .venv and installs what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
+# The native module is rebuilt when one of these changes; Python files are used in place.
+NATIVE := CMakeLists.txt pyproject.toml constraints.txt $(shell find csrc kernels/cuda -type f)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast lint format sanitize sanitize-short bench-smoke bench gpu-check wheel clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(BIN)/python $(NATIVE)
+	$(PIP) install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	$(PIP) install --quiet -c constraints.txt -e '.[test]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.test
+	$(PIP) install --quiet -c constraints.txt -e '.[test,dev]'
+	@touch $@
+
+demo: $(VENV)/.run  ## train a small model on real sentences, erase, and write the report
+	$(BIN)/fastattnerase demo
+
+test: $(VENV)/.test  ## run every test, on every backend that can run here
+	$(BIN)/pytest
+
+test-fast: $(VENV)/.test  ## the tests without the cross-backend contract suite
+	$(BIN)/pytest --ignore=python_tests/contract --ignore=python_tests/cuda --ignore=python_tests/triton
+
+lint: $(VENV)/.dev  ## ruff, mypy and clang-format
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.h' '*.hpp' '*.cpp' '*.cu' '*.cuh')
+
+format: $(VENV)/.dev  ## rewrite the sources in the project's style
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format . ; $(BIN)/clang-format -i $$(git ls-files '*.h' '*.hpp' '*.cpp' '*.cu' '*.cuh')
+
+sanitize: $(VENV)/.test  ## native code under address, undefined-behaviour and thread sanitizers
+	PATH="$(abspath $(BIN)):$$PATH" bash python_tests/native/sanitize.sh
+
+sanitize-short: $(VENV)/.test  ## the short form that CI runs
+	PATH="$(abspath $(BIN)):$$PATH" bash python_tests/native/sanitize.sh --short
+
+bench-smoke: $(VENV)/.test  ## every benchmark at toy size, results compared
+	$(BIN)/python benchmarks/run.py --smoke
+
+bench: $(VENV)/.test  ## the CPU benchmarks (minutes; wants a quiet machine)
+	$(BIN)/python benchmarks/run.py
+
+gpu-check:  ## build, contract tests and benchmarks on a machine with an NVIDIA GPU
+	bash benchmarks/gpu_check.sh
+
+wheel: $(BIN)/python  ## build a wheel into dist/
+	$(PIP) wheel --no-deps -w dist .
+
+clean:  ## remove the environment and all build outputs
+	rm -rf $(VENV) build dist .demo
