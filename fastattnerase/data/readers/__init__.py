@@ -1,0 +1,27 @@
+"""Readers of labelled text, one a file format or data set, registered by name.
+
+A reader is a function `(path, columns) -> rows`: it streams one mapping a row with the wanted
+columns. To add one, write a file beside this one, decorate the function with `register_reader`, and
+import the file below.
+"""
+
+from fastattnerase.data.readers import delimited, jsonl, parquet, sentiment_sentences
+from fastattnerase.data.readers.registry import (
+    READERS,
+    Reader,
+    find_reader,
+    register_reader,
+    require_columns,
+)
+
+__all__ = [
+    "READERS",
+    "Reader",
+    "delimited",
+    "find_reader",
+    "jsonl",
+    "parquet",
+    "register_reader",
+    "require_columns",
+    "sentiment_sentences",
+]

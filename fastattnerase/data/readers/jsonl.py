@@ -1,0 +1,44 @@
+"""JSON lines: one object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from fastattnerase.data.errors import DataError
+from fastattnerase.data.files import open_text
+from fastattnerase.data.readers.registry import register_reader, require_columns
+
+
+@register_reader("jsonl", (".jsonl", ".ndjson", ".json"))
+def read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, object]]:
+    """Stream the rows of a file with one JSON object a line; blank lines are skipped.
+
+    Args:
+        path: the file, plain or `.xz`, `.gz`, `.zst`.
+        columns: names of the wanted keys; every object must have them.
+
+    Yields:
+        A mapping from each wanted key to its value.
+
+    Raises:
+        DataError: a line that is no JSON object or lacks a key, a byte that is not UTF-8.
+    """
+    with open_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise DataError(
+                    f"{path}, line {number} is not JSON ({error}); one object a line is needed"
+                ) from error
+            if not isinstance(row, dict):
+                raise DataError(
+                    f"{path}, line {number} holds a JSON {type(row).__name__}; one object a line "
+                    "is needed"
+                )
+            require_columns(Path(f"{path}, line {number}"), columns, list(row))
+            yield {column: row[column] for column in columns}
