@@ -141,16 +141,18 @@ def torch_sweep(
     keys: Tensor | None = None,
     bucket_items: int = BUCKET_ITEMS,
     step: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]] = sweep_bucket,
+    plan: list[tuple[Tensor, int]] | None = None,
 ) -> Result:
     """Baseline (4): project all items once, then sweep length buckets in torch.
 
     `keys` `[R, T]` int64 prescribe the four orders (descending, stable), for comparisons on the
-    same orders; None ranks in torch, as a user would.
+    same orders; None ranks in torch, as a user would. A `plan`, the buckets made beforehand, keeps
+    their making out of the time.
     """
     contributions = project(data)  # [T, C]
     bias = data.head_bias.double()
     result = Result.empty(data)
-    for members, longest in buckets(data.offsets, bucket_items):
+    for members, longest in plan or buckets(data.offsets, bucket_items):
         index, inside, lengths = _pad(data, members, longest)
         label, first, flip, mass = step(
             contributions[index],
