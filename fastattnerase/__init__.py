@@ -1,3 +1,34 @@
 """Does attention explain this decision? Erasure of every prefix of every ranking in one launch."""
 
+from fastattnerase.backends import backends
+from fastattnerase.batch import AttentionBatch, binary_head
+from fastattnerase.ops import (
+    ItemErasure,
+    MinimalFlipSet,
+    PrefixErasure,
+    Sweep,
+    erase_each,
+    erase_prefixes,
+    minimal_flip_set,
+    rank,
+    sweep,
+)
+from fastattnerase.status import Status
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AttentionBatch",
+    "ItemErasure",
+    "MinimalFlipSet",
+    "PrefixErasure",
+    "Status",
+    "Sweep",
+    "backends",
+    "binary_head",
+    "erase_each",
+    "erase_prefixes",
+    "minimal_flip_set",
+    "rank",
+    "sweep",
+]

@@ -43,7 +43,9 @@ class Problem:
     rankings: tuple[RankingKind, ...]  # R
     ranking_args: tuple[int, ...]  # R: order number of a random ranking, row of a given one
     orders: tuple[Tensor, ...] = ()  # each [T], int64, contiguous: positions within the instance
-    keys: tuple[Tensor, ...] = ()  # each [T], float32 or float64, contiguous: ranking scores
+    # Ranking scores, each [T], float32 or float64, contiguous. A NaN in them raises with `validate`
+    # and makes the instance INVALID without, as an order that is no permutation does.
+    keys: tuple[Tensor, ...] = ()
     seed: int = 0
     keep: bool = False
     validate: bool = True

@@ -1,1 +1,1 @@
-
+"""The specification in plain torch: float64 on the CPU, one instance at a time."""

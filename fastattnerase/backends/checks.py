@@ -1,0 +1,77 @@
+"""Checks that read a problem's contents, for backends without checks of their own."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fastattnerase.backends.base import Problem, RankingKind
+
+
+def check_offsets(offsets: Tensor, items: int) -> None:
+    """Raise unless `offsets` [B + 1] run from 0 to `items` and never decrease."""
+    if int(offsets[0]) != 0:
+        raise ValueError(f"offsets: the first is {int(offsets[0])}, it must be 0")
+    decreasing = offsets[1:] < offsets[:-1]  # [B]
+    if bool(decreasing.any()):
+        b = int(decreasing.long().argmax())
+        raise ValueError(
+            f"offsets: decrease at instance {b}, from {int(offsets[b])} to {int(offsets[b + 1])}; "
+            "they must never decrease"
+        )
+    if int(offsets[-1]) != items:
+        raise ValueError(
+            f"offsets: the last is {int(offsets[-1])}, it must be the number of items, {items}"
+        )
+
+
+def check_contents(problem: Problem) -> None:
+    """Raise for offsets, weights, orders or ranking scores that cannot be used."""
+    items = len(problem.values)
+    check_offsets(problem.offsets, items)
+    if not problem.is_scores:
+        negative = (problem.attention < 0).any(1)  # [T]
+        if bool(negative.any()):
+            instance, position, row = _locate(problem.offsets, negative)
+            weight = float(problem.attention[row].min())
+            raise ValueError(
+                f"weights: instance {instance} has the negative weight {weight:g} at position "
+                f"{position}; weights must be 0 or more"
+            )
+    for kind, arg in zip(problem.rankings, problem.ranking_args, strict=True):
+        if kind == RankingKind.GIVEN_KEYS:
+            nan = problem.keys[arg].isnan()  # [T]
+            if bool(nan.any()):
+                instance, position, _ = _locate(problem.offsets, nan)
+                raise ValueError(
+                    f"rankings: the ranking scores of instance {instance} are NaN at position "
+                    f"{position}; they must be numbers"
+                )
+        elif kind == RankingKind.GIVEN_ORDER:
+            _check_order(problem.offsets, problem.orders[arg])
+
+
+def _locate(offsets: Tensor, marked: Tensor) -> tuple[int, int, int]:
+    """The instance, position and row of the first marked item."""
+    row = int(marked.long().argmax())
+    instance = int(torch.searchsorted(offsets, torch.tensor(row).to(offsets), right=True)) - 1
+    return instance, row - int(offsets[instance]), row
+
+
+def _check_order(offsets: Tensor, order: Tensor) -> None:
+    """Raise unless every instance's part of `order` [T] is a permutation of its positions."""
+    items = len(order)
+    lengths = offsets.diff()  # [B]
+    instance = torch.repeat_interleave(lengths, output_size=items)  # [T]
+    outside = (order < 0) | (order >= lengths[instance])  # [T]
+    row = (order + offsets[instance]).masked_fill(outside, 0)  # [T]
+    seen = torch.zeros_like(order).index_put_((row,), (~outside).long(), accumulate=True)  # [T]
+    wrong = outside | (seen != 1)
+    if bool(wrong.any()):
+        b = int(instance[int(wrong.long().argmax())])
+        given = order[int(offsets[b]) : int(offsets[b + 1])]
+        shown = ", ".join(str(int(x)) for x in given[:8]) + (", …" if len(given) > 8 else "")
+        raise ValueError(
+            f"rankings: the order of instance {b}, [{shown}], is no permutation of "
+            f"0 … {len(given) - 1}"
+        )

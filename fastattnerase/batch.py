@@ -1,0 +1,610 @@
+"""One batch of attention layers: values, scores or weights, and the head that reads the average."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from fastattnerase.backends.checks import check_offsets
+
+Head = Callable[[Tensor, Tensor], Tensor]
+
+_FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+class AttentionBatch:
+    """Instances of one attention layer, packed: all items one after the other.
+
+    An instance's pooled vector is `Σ_i a_i h_i`, `a = softmax(e)` over its own items, and its
+    logits are `W (Σ_i a_i h_i) + b`. A batch is a snapshot: do not write to its tensors.
+
+    Args:
+        values: what attention averages, `h`, [T, D], or [T, H, Dh] with several attention heads;
+            float32, float64, bfloat16 or float16.
+        offsets: where each instance's items begin, [B + 1], int64, from 0 to T.
+        scores: `e`, before the softmax, [T] or [T, H], any of the float types; -inf is weight zero.
+        weights: `a`, after the softmax, instead of scores; divided by their sum.
+        head_weight: `W`, [C, D] or [C, H, Dh], any of the float types.
+        head_bias: `b`, [C] or one an instance [B, C]; zero by default.
+        head: instead of `head_weight` and `head_bias`, a callable
+            `head(pooled [M, D], instance [M]) -> logits [M, C]` (pooled [M, H, Dh] with several
+            heads); `instance` is the row of the batch as first built, in slices too.
+        ids: what random orders depend on, [B], int64; 0 … B - 1 by default, kept by slices.
+
+    Raises:
+        ValueError, TypeError: naming the argument, what was given and what is needed.
+
+    Source: Serrano and Smith 2019, "Is Attention Interpretable?", section 2.
+
+    >>> import torch, fastattnerase as fae
+    >>> batch = fae.AttentionBatch(
+    ...     torch.eye(3), torch.tensor([0, 2, 3]), weights=torch.tensor([0.5, 0.5, 1.0]),
+    ...     head_weight=torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]]),
+    ... )
+    >>> len(batch), batch.num_items, batch.num_classes
+    (2, 3, 2)
+    """
+
+    def __init__(
+        self,
+        values: Tensor,
+        offsets: Tensor,
+        *,
+        scores: Tensor | None = None,
+        weights: Tensor | None = None,
+        head_weight: Tensor | None = None,
+        head_bias: Tensor | None = None,
+        head: Head | None = None,
+        ids: Tensor | None = None,
+    ) -> None:
+        _check_float("values", values)
+        if values.ndim not in (2, 3):
+            raise ValueError(f"values: given {_shape(values)}, needed [T, D] or [T, H, D]")
+        _check_tensor("offsets", offsets, torch.int64)
+        if offsets.ndim != 1 or offsets.shape[0] == 0:
+            raise ValueError(f"offsets: given {_shape(offsets)}, needed [B + 1]")
+        if (scores is None) == (weights is None):
+            given = "neither" if scores is None else "both"
+            raise ValueError(f"scores, weights: given {given}, needed exactly one of them")
+        device = values.device
+        attention = weights if scores is None else scores
+        assert attention is not None
+        attention_name = "weights" if scores is None else "scores"
+        _check_float(attention_name, attention)
+        if attention.shape != values.shape[:-1]:
+            raise ValueError(
+                f"{attention_name}: given {_shape(attention)}, needed {_shape(values[..., 0])}, "
+                "one for each item (and head) of values"
+            )
+        B = offsets.shape[0] - 1
+        rows = torch.arange(B, device=device)
+        if ids is None:
+            ids = rows
+        _check_tensor("ids", ids, torch.int64)
+        if ids.shape != (B,):
+            raise ValueError(f"ids: given {_shape(ids)}, needed [{B}], one for each instance")
+        _check_devices(values, offsets=offsets, **{attention_name: attention}, ids=ids)
+        if device.type == "cpu" and not torch.compiler.is_compiling():
+            check_offsets(offsets, values.shape[0])
+
+        self.offsets = offsets.contiguous()  # [B + 1]
+        self.ids = ids.contiguous()  # [B]
+        self.is_scores = scores is not None
+        self.head = head
+        self._rows = rows  # [B], what a callable head is told
+        self._positions: Tensor | None = None  # [T]; None: 0 … n_b - 1
+        self._width: int | None = None  # columns of the padded form
+        several = values.ndim == 3
+        self._several = several
+        with torch.no_grad():
+            values3 = values if several else values.unsqueeze(1)  # [T, H, D]
+            self._values = _unit_last_stride(values3.detach())
+            self._attention = (attention if several else attention.unsqueeze(1)).detach()  # [T, H]
+            self._head_weight, self._head_bias = self._linear_head(head_weight, head_bias, head)
+
+    def _linear_head(
+        self, weight: Tensor | None, bias: Tensor | None, head: Head | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Check the head and bring it to the form that backends take."""
+        if head is not None:
+            if weight is not None or bias is not None:
+                raise ValueError(
+                    "head: given with head_weight or head_bias, needed one or the other"
+                )
+            if not callable(head):
+                raise TypeError(f"head: given {type(head).__name__}, needed a callable")
+            return None, None
+        if weight is None:
+            raise ValueError("head_weight: not given, needed [C, D] (or a callable head)")
+        _check_float("head_weight", weight)
+        values = self._values
+        inner = tuple(values.shape[1:] if self._several else values.shape[2:])
+        if weight.ndim != len(inner) + 1 or tuple(weight.shape[1:]) != inner or not weight.shape[0]:
+            needed = ", ".join(str(size) for size in inner)
+            raise ValueError(
+                f"head_weight: given {_shape(weight)}, needed [C, {needed}] with C at least 1"
+            )
+        C, B = weight.shape[0], len(self)
+        if C == 1:
+            warnings.warn(
+                "head_weight: one class, so nothing can flip; a model with one logit is "
+                "binary_head(w, b)",
+                stacklevel=3,
+            )
+        dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
+        weight3 = weight.detach().to(dtype).reshape(C, *values.shape[1:]).contiguous()  # [C, H, D]
+        if bias is None:
+            bias = torch.zeros(C, dtype=dtype, device=values.device)
+        _check_float("head_bias", bias)
+        if tuple(bias.shape) not in ((C,), (B, C)):
+            raise ValueError(f"head_bias: given {_shape(bias)}, needed [{C}] or [{B}, {C}]")
+        _check_devices(values, head_weight=weight, head_bias=bias)
+        bias = bias.detach()
+        if bias.dtype not in (torch.float32, torch.float64):
+            bias = bias.float()
+        return weight3, _unit_last_stride(bias)
+
+    @classmethod
+    def from_padded(
+        cls,
+        values: Tensor,
+        *,
+        scores: Tensor | None = None,
+        weights: Tensor | None = None,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+        head_weight: Tensor | None = None,
+        head_bias: Tensor | None = None,
+        head: Head | None = None,
+        ids: Tensor | None = None,
+    ) -> AttentionBatch:
+        """Pack a padded batch; what is padding is read nowhere afterwards.
+
+        An item is kept where `column < length` and `mask` is true; without either all are kept.
+
+        Args:
+            values: [B, N, D] or [B, N, H, Dh].
+            scores, weights: exactly one, [B, N] or [B, N, H].
+            lengths: items of each instance, [B], an integer type, 0 … N.
+            mask: true where an item is, [B, N], bool; it may have holes.
+            head_weight, head_bias, head, ids: as of the constructor.
+
+        Raises:
+            ValueError, TypeError: naming the argument, what was given and what is needed.
+
+        >>> import torch, fastattnerase as fae
+        >>> batch = fae.AttentionBatch.from_padded(
+        ...     torch.zeros(2, 3, 4), scores=torch.zeros(2, 3), lengths=torch.tensor([3, 1]),
+        ...     head_weight=torch.zeros(2, 4),
+        ... )
+        >>> batch.offsets.tolist(), batch.positions.tolist()
+        ([0, 3, 4], [0, 1, 2, 0])
+        """
+        _check_float("values", values)
+        if values.ndim not in (3, 4):
+            raise ValueError(f"values: given {_shape(values)}, needed [B, N, D] or [B, N, H, D]")
+        B, N = values.shape[:2]
+        device = values.device
+        for name, attention in (("scores", scores), ("weights", weights)):
+            if attention is not None:
+                _check_float(name, attention)
+                if attention.shape != values.shape[:-1]:
+                    raise ValueError(
+                        f"{name}: given {_shape(attention)}, needed {_shape(values[..., 0])}"
+                    )
+                _check_devices(values, **{name: attention})
+        keep = torch.ones(B, N, dtype=torch.bool, device=device)
+        columns = torch.arange(N, device=device)
+        if lengths is not None:
+            _check_tensor("lengths", lengths)
+            if lengths.shape != (B,) or lengths.is_floating_point() or lengths.dtype == torch.bool:
+                raise ValueError(
+                    f"lengths: given {lengths.dtype} {_shape(lengths)}, needed integers [{B}]"
+                )
+            _check_devices(values, lengths=lengths)
+            wrong = (lengths < 0) | (lengths > N)  # [B]
+            if bool(wrong.any()):
+                b = int(wrong.long().argmax())
+                raise ValueError(
+                    f"lengths: instance {b} has {int(lengths[b])} items, needed 0 to {N}"
+                )
+            keep &= columns < lengths[:, None]
+        if mask is not None:
+            _check_tensor("mask", mask, torch.bool)
+            if mask.shape != (B, N):
+                raise ValueError(f"mask: given {_shape(mask)}, needed [{B}, {N}]")
+            _check_devices(values, mask=mask)
+            keep &= mask
+        if lengths is None and mask is None:
+            flat = [None if x is None else x.flatten(0, 1) for x in (values, scores, weights)]
+        else:
+            flat = [None if x is None else x[keep] for x in (values, scores, weights)]
+        assert flat[0] is not None
+        batch = cls(
+            flat[0],
+            _offsets_of(keep.sum(1)),
+            scores=flat[1],
+            weights=flat[2],
+            head_weight=head_weight,
+            head_bias=head_bias,
+            head=head,
+            ids=ids,
+        )
+        batch._positions = columns.expand(B, N)[keep]
+        batch._width = N
+        return batch
+
+    @classmethod
+    def from_list(
+        cls,
+        *,
+        values: Sequence[Tensor],
+        scores: Sequence[Tensor] | None = None,
+        weights: Sequence[Tensor] | None = None,
+        head_weight: Tensor | None = None,
+        head_bias: Tensor | None = None,
+        head: Head | None = None,
+        ids: Tensor | None = None,
+    ) -> AttentionBatch:
+        """Pack a list with one tensor an instance, of any lengths, at least one.
+
+        Args:
+            values: B tensors [n_b, D] or [n_b, H, Dh].
+            scores, weights: exactly one, B tensors [n_b] or [n_b, H].
+            head_weight, head_bias, head, ids: as of the constructor.
+
+        Raises:
+            ValueError, TypeError: naming the argument, what was given and what is needed.
+
+        >>> import torch, fastattnerase as fae
+        >>> batch = fae.AttentionBatch.from_list(
+        ...     values=[torch.zeros(2, 4), torch.zeros(1, 4)],
+        ...     scores=[torch.zeros(2), torch.zeros(1)], head_weight=torch.zeros(2, 4),
+        ... )
+        >>> batch.offsets.tolist()
+        [0, 2, 3]
+        """
+        if not len(values):
+            raise ValueError("values: given an empty list, needed at least one instance")
+        for b, tensor in enumerate(values):
+            _check_float(f"values[{b}]", tensor)
+            if tensor.ndim not in (2, 3) or tensor.shape[1:] != values[0].shape[1:]:
+                raise ValueError(
+                    f"values: instance {b} is {_shape(tensor)}, needed [n, D] or [n, H, D] with "
+                    "the same sizes but n for all"
+                )
+            _check_devices(values[0], **{f"values[{b}]": tensor})
+        flat: dict[str, Tensor | None] = {"scores": None, "weights": None}
+        for name, attention in (("scores", scores), ("weights", weights)):
+            if attention is None:
+                continue
+            if len(attention) != len(values):
+                raise ValueError(
+                    f"{name}: given {len(attention)} instances, needed {len(values)} as in values"
+                )
+            for b, tensor in enumerate(attention):
+                _check_float(f"{name}[{b}]", tensor)
+                if tensor.shape != values[b].shape[:-1]:
+                    raise ValueError(
+                        f"{name}: instance {b} is {_shape(tensor)}, needed "
+                        f"{_shape(values[b][..., 0])}"
+                    )
+                _check_devices(values[0], **{f"{name}[{b}]": tensor})
+            flat[name] = torch.cat(list(attention))
+        lengths = torch.tensor([len(tensor) for tensor in values], device=values[0].device)
+        return cls(
+            torch.cat(list(values)),
+            _offsets_of(lengths),
+            **flat,
+            head_weight=head_weight,
+            head_bias=head_bias,
+            head=head,
+            ids=ids,
+        )
+
+    @classmethod
+    def cat(cls, batches: Sequence[AttentionBatch]) -> AttentionBatch:
+        """Join batches of one model: same head, all with scores or all with weights.
+
+        Args:
+            batches: at least one; ids are kept, so choose them apart where random orders shall
+                differ.
+
+        Raises:
+            ValueError: where heads, sizes, dtypes, devices or scores and weights differ.
+
+        >>> import torch, fastattnerase as fae
+        >>> batch = fae.AttentionBatch(
+        ...     torch.zeros(3, 4), torch.tensor([0, 2, 3]), scores=torch.zeros(3),
+        ...     head_weight=torch.zeros(2, 4),
+        ... )
+        >>> fae.AttentionBatch.cat([batch[1:], batch[:1]]).ids.tolist()
+        [1, 0]
+        """
+        if not len(batches):
+            raise ValueError("batches: given an empty list, needed at least one")
+        first = batches[0]
+        for i, batch in enumerate(batches):
+            problem = first._cannot_join(batch)
+            if problem:
+                raise ValueError(f"batches: number {i} and number 0 {problem}")
+        joined = cls.__new__(cls)
+        joined.offsets = _offsets_of(torch.cat([batch.lengths for batch in batches]))
+        joined.ids = torch.cat([batch.ids for batch in batches])
+        joined.is_scores = first.is_scores
+        joined.head = first.head
+        joined._rows = torch.cat([batch._rows for batch in batches])
+        joined._positions = torch.cat([batch.positions for batch in batches])
+        widths = [batch._width for batch in batches]
+        joined._width = None if None in widths else max(w for w in widths if w is not None)
+        joined._several = first._several
+        joined._values = torch.cat([batch._values for batch in batches])
+        joined._attention = torch.cat([batch._attention for batch in batches])
+        joined._head_weight = first._head_weight
+        joined._head_bias = first._head_bias
+        biases = [batch._head_bias for batch in batches]
+        if any(bias is not None and bias.ndim == 2 for bias in biases):
+            joined._head_bias = torch.cat(
+                [
+                    bias.expand(len(batch), bias.shape[-1])
+                    for bias, batch in zip(biases, batches, strict=True)
+                    if bias is not None
+                ]
+            )
+        return joined
+
+    def _cannot_join(self, other: AttentionBatch) -> str:
+        """Why `cat` cannot join another batch to this one; empty where it can."""
+        mine, theirs = self._values, other._values
+        if mine.device != theirs.device:
+            return f"are on different devices, {theirs.device} and {mine.device}"
+        if mine.dtype != theirs.dtype or self._attention.dtype != other._attention.dtype:
+            return "have different dtypes"
+        if mine.shape[1:] != theirs.shape[1:] or self._several != other._several:
+            return "have values of different sizes"
+        if self.is_scores != other.is_scores:
+            return "have scores and weights, needed the same for all"
+        if self.head is not other.head:
+            return "have different heads"
+        pairs = [(self._head_weight, other._head_weight)]
+        if self._head_bias is not None and other._head_bias is not None:
+            if self._head_bias.dtype != other._head_bias.dtype:
+                return "have biases of different dtypes"
+            if self._head_bias.ndim == other._head_bias.ndim == 1:
+                pairs.append((self._head_bias, other._head_bias))
+        for own, its in pairs:
+            same = own is its or (own is not None and its is not None and torch.equal(own, its))
+            if not same:
+                return "have different heads"
+        return ""
+
+    def __len__(self) -> int:
+        """The number of instances, B."""
+        return self.offsets.shape[0] - 1
+
+    def __getitem__(self, rows: slice) -> AttentionBatch:
+        """The instances of a slice of step 1, as a batch; values are not copied."""
+        if not isinstance(rows, slice):
+            raise TypeError(f"batch[…]: given {type(rows).__name__}, needed a slice such as [i:j]")
+        i, j, step = rows.indices(len(self))
+        if step != 1:
+            raise ValueError(f"batch[…]: given a slice of step {step}, needed step 1")
+        j = max(i, j)
+        begin, end = int(self.offsets[i]), int(self.offsets[j])
+        part = AttentionBatch.__new__(AttentionBatch)
+        part.offsets = self.offsets[i : j + 1] - begin
+        part.ids = self.ids[i:j]
+        part.is_scores = self.is_scores
+        part.head = self.head
+        part._rows = self._rows[i:j]
+        part._positions = None if self._positions is None else self._positions[begin:end]
+        part._width = self._width
+        part._several = self._several
+        part._values = self._values[begin:end]
+        part._attention = self._attention[begin:end]
+        part._head_weight = self._head_weight
+        bias = self._head_bias
+        part._head_bias = bias if bias is None or bias.ndim == 1 else bias[i:j]
+        return part
+
+    def to(self, device: torch.device | str) -> AttentionBatch:
+        """Copy the batch to a device; a callable head is the caller's to move.
+
+        >>> import torch, fastattnerase as fae
+        >>> batch = fae.AttentionBatch(
+        ...     torch.zeros(3, 4), torch.tensor([0, 3]), scores=torch.zeros(3),
+        ...     head_weight=torch.zeros(2, 4),
+        ... )
+        >>> batch.to("cpu").device
+        device(type='cpu')
+        """
+        moved = AttentionBatch.__new__(AttentionBatch)
+        for name, value in vars(self).items():
+            setattr(moved, name, value.to(device) if isinstance(value, Tensor) else value)
+        return moved
+
+    def __repr__(self) -> str:
+        """Sizes, dtype and device."""
+        H = f", {self.num_heads} heads" if self._several else ""
+        C = "callable head" if self.head is not None else f"{self.num_classes} classes"
+        return (
+            f"AttentionBatch({len(self)} instances, {self.num_items} items{H}, width "
+            f"{self._values.shape[2]}, {C}, {self.values.dtype}, {self.device})"
+        )
+
+    @property
+    def values(self) -> Tensor:
+        """What attention averages: [T, D] or [T, H, Dh]."""
+        return self._values if self._several else self._values.squeeze(1)
+
+    @property
+    def scores(self) -> Tensor | None:
+        """Scores [T] or [T, H], None where weights were given."""
+        return self._given_attention() if self.is_scores else None
+
+    @property
+    def weights(self) -> Tensor | None:
+        """Weights as given [T] or [T, H], None where scores were given."""
+        return None if self.is_scores else self._given_attention()
+
+    def _given_attention(self) -> Tensor:
+        return self._attention if self._several else self._attention.squeeze(1)
+
+    @property
+    def head_weight(self) -> Tensor | None:
+        """The linear head [C, D] or [C, H, Dh] in the dtype of contributions."""
+        if self._head_weight is None or self._several:
+            return self._head_weight
+        return self._head_weight.squeeze(1)
+
+    @property
+    def head_bias(self) -> Tensor | None:
+        """The linear head's bias, [C] or [B, C]."""
+        return self._head_bias
+
+    @property
+    def device(self) -> torch.device:
+        """Where all tensors of the batch are."""
+        return self._values.device
+
+    @property
+    def num_items(self) -> int:
+        """T."""
+        return self._values.shape[0]
+
+    @property
+    def num_heads(self) -> int:
+        """H, 1 for values [T, D]."""
+        return self._values.shape[1]
+
+    @property
+    def num_classes(self) -> int:
+        """C of a linear head."""
+        if self._head_weight is None:
+            raise ValueError("num_classes: the batch has a callable head, only its logits tell")
+        return self._head_weight.shape[0]
+
+    @property
+    def lengths(self) -> Tensor:
+        """Items of each instance, n_b: [B], int64."""
+        return self.offsets.diff()
+
+    @property
+    def instance_of_item(self) -> Tensor:
+        """The instance that each item belongs to: [T], int64."""
+        return torch.repeat_interleave(self.lengths, output_size=self.num_items)
+
+    @property
+    def positions(self) -> Tensor:
+        """The original column of each item: [T], int64; 0 … n_b - 1 unless it was padded."""
+        if self._positions is None:
+            items = torch.arange(self.num_items, device=self.device)
+            self._positions = items - self.offsets[self.instance_of_item]
+        return self._positions
+
+    def to_padded(self, per_item: Tensor, fill: float | None = None) -> Tensor:
+        """Lay out one number an item in padded form, each in its original column.
+
+        Args:
+            per_item: [T], any dtype.
+            fill: what stands where no item is; NaN for floats, -1 for integers and False for
+                booleans by default.
+
+        Returns:
+            [B, N], N the padded width, or the longest instance where the batch never was padded.
+
+        Raises:
+            ValueError: where `per_item` is not [T].
+
+        >>> import torch, fastattnerase as fae
+        >>> batch = fae.AttentionBatch(
+        ...     torch.zeros(3, 4), torch.tensor([0, 2, 3]), scores=torch.zeros(3),
+        ...     head_weight=torch.zeros(2, 4),
+        ... )
+        >>> batch.to_padded(torch.tensor([5, 6, 7])).tolist()
+        [[5, 6], [7, -1]]
+        """
+        if per_item.shape != (self.num_items,):
+            raise ValueError(f"per_item: given {_shape(per_item)}, needed [{self.num_items}]")
+        width = self._width
+        if width is None:
+            width = int(self.positions.max()) + 1 if self.num_items else 0
+        if fill is None:
+            integer = 0 if per_item.dtype == torch.bool else -1
+            fill = float("nan") if per_item.is_floating_point() else integer
+        padded = per_item.new_full((len(self), width), fill)
+        padded[self.instance_of_item, self.positions] = per_item
+        return padded
+
+
+def binary_head(w: Tensor, b: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+    """Build the two-class head of a model with one logit `w·c + b`: logits [0, w·c + b].
+
+    Args:
+        w: [D] or [1, D] (or [H, Dh] and [1, H, Dh] with several attention heads), a float type.
+        b: a number, or a tensor with one element.
+
+    Returns:
+        head_weight [2, D] (or [2, H, Dh]) and head_bias [2].
+
+    Raises:
+        ValueError: where `w` is a scalar or `b` has more than one element.
+
+    >>> import torch, fastattnerase as fae
+    >>> fae.binary_head(torch.tensor([1.0, -2.0]), 0.5)
+    (tensor([[ 0.,  0.],
+            [ 1., -2.]]), tensor([0.0000, 0.5000]))
+    """
+    _check_float("w", w)
+    if w.ndim == 0:
+        raise ValueError("w: given a scalar, needed [D] or [1, D]")
+    if w.ndim > 1 and w.shape[0] == 1:
+        w = w[0]
+    bias = torch.as_tensor(b, dtype=w.dtype, device=w.device)
+    if bias.numel() != 1:
+        raise ValueError(f"b: given {_shape(bias)}, needed one number")
+    bias = bias.reshape(1)
+    return torch.stack([torch.zeros_like(w), w]), torch.cat([torch.zeros_like(bias), bias])
+
+
+def _offsets_of(lengths: Tensor) -> Tensor:
+    """Offsets [B + 1] from lengths [B]."""
+    return torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int64), (1, 0))
+
+
+def _unit_last_stride(tensor: Tensor) -> Tensor:
+    """The tensor itself where its last stride is 1, else a copy."""
+    if tensor.stride(-1) == 1:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _shape(tensor: Tensor) -> str:
+    return "[" + ", ".join(str(size) for size in tensor.shape) + "]"
+
+
+def _check_tensor(name: str, tensor: Tensor, dtype: torch.dtype | None = None) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name}: given {type(tensor).__name__}, needed a tensor")
+    if dtype is not None and tensor.dtype != dtype:
+        raise TypeError(f"{name}: given {tensor.dtype}, needed {dtype}")
+
+
+def _check_float(name: str, tensor: Tensor) -> None:
+    _check_tensor(name, tensor)
+    if tensor.dtype not in _FLOATS:
+        raise TypeError(
+            f"{name}: given {tensor.dtype}, needed float32, float64, bfloat16 or float16"
+        )
+
+
+def _check_devices(values: Tensor, **others: Tensor) -> None:
+    for name, tensor in others.items():
+        if tensor.device != values.device:
+            raise ValueError(
+                f"{name}: given on {tensor.device}, needed on {values.device} as values; "
+                "move it with .to(…)"
+            )

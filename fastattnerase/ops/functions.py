@@ -1,0 +1,468 @@
+"""The public functions: their arguments, checks and results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fastattnerase.backends.base import Outputs, RankingKind
+from fastattnerase.batch import AttentionBatch
+from fastattnerase.ops.library import BIT, as_outputs, sweep_op
+from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure, Sweep
+from fastattnerase.rankings import RANKINGS
+
+RankingLike = str | Tensor
+
+CURVES = ("js", "kl", "label_prob", "mass", "decision", "logits")
+_CURVE_BIT = {name: BIT[f"curve_{name}"] for name in CURVES}
+_KIND = {name: int(ranking.kind) for name, ranking in RANKINGS.items()}
+_RANDOM = int(RankingKind.RANDOM)
+_MINIMAL = int(RankingKind.MINIMAL)
+_GIVEN_ORDER = int(RankingKind.GIVEN_ORDER)
+_GIVEN_KEYS = int(RankingKind.GIVEN_KEYS)
+_SINGLE_BITS = BIT["single_flip_label"] | BIT["single_js"] | BIT["single_drop"]
+_MINIMAL_BITS = BIT["minimal_size"] | BIT["minimal_flip_label"] | BIT["minimal_order"]
+DEFAULT_MAX_BYTES = 256 * 2**20
+
+
+@dataclass
+class Plan:
+    """Rankings in the form that the operator takes; `names` of their rows."""
+
+    names: list[str]
+    kinds: list[int]
+    args: list[int]
+    orders: list[Tensor]
+    keys: list[Tensor]
+
+
+def plan_rankings(
+    batch: AttentionBatch,
+    rankings: Sequence[RankingLike],
+    random_orders: int,
+    first_random: int = 0,
+) -> Plan:
+    """Check the rankings and give each its row; "random" gets `random_orders` rows."""
+    plan = Plan([], [], [], [], [])
+    for ranking in rankings:
+        if isinstance(ranking, str):
+            kind = _KIND.get(ranking)
+            if kind is None:
+                known = ", ".join(repr(name) for name in _KIND)
+                raise ValueError(f"rankings: given {ranking!r}, needed one of {known} or a tensor")
+            if kind == _RANDOM:
+                for i in range(first_random, first_random + random_orders):
+                    plan.names.append("random" if random_orders == 1 else f"random[{i}]")
+                    plan.kinds.append(kind)
+                    plan.args.append(i)
+                continue
+            if kind == _MINIMAL:
+                check_minimal(batch, "rankings")
+            plan.names.append(ranking)
+            plan.kinds.append(kind)
+            plan.args.append(0)
+        else:
+            _plan_tensor(plan, batch, ranking)
+    if len(plan.orders) + len(plan.keys) > 1:
+        count = 0
+        for row, name in enumerate(plan.names):
+            if name == "given":
+                plan.names[row] = f"given[{count}]"
+                count += 1
+    return plan
+
+
+def _plan_tensor(plan: Plan, batch: AttentionBatch, ranking: Tensor) -> None:
+    """Add a row for an order or for ranking scores."""
+    if not isinstance(ranking, Tensor):
+        raise TypeError(f"rankings: given {type(ranking).__name__}, needed a name or a tensor")
+    if ranking.ndim != 1 or ranking.shape[0] != batch.num_items:
+        raise ValueError(
+            f"rankings: given a tensor of shape {list(ranking.shape)}, needed [{batch.num_items}], "
+            "one for each item"
+        )
+    if ranking.device != batch.device:
+        raise ValueError(
+            f"rankings: given a tensor on {ranking.device}, needed on {batch.device} as the batch"
+        )
+    ranking = ranking.detach()
+    plan.names.append("given")
+    if ranking.dtype == torch.int64:
+        plan.kinds.append(_GIVEN_ORDER)
+        plan.args.append(len(plan.orders))
+        plan.orders.append(ranking.contiguous())
+    elif ranking.is_floating_point():
+        plan.kinds.append(_GIVEN_KEYS)
+        plan.args.append(len(plan.keys))
+        if ranking.dtype not in (torch.float32, torch.float64):
+            ranking = ranking.float()
+        plan.keys.append(ranking.contiguous())
+    else:
+        raise TypeError(
+            f"rankings: given a tensor of {ranking.dtype}, needed int64 (an order) or floats "
+            "(ranking scores)"
+        )
+
+
+def check_minimal(batch: AttentionBatch, name: str) -> None:
+    """Refuse the minimal set where it is not defined."""
+    if batch.head is not None:
+        raise ValueError(
+            f"{name}: the minimal set needs a linear head, the batch has a callable one"
+        )
+    if batch.num_heads > 1:
+        raise ValueError(
+            f"{name}: the minimal set needs one attention head, the batch has {batch.num_heads}"
+        )
+
+
+def _run(
+    batch: AttentionBatch,
+    plan: Plan,
+    wants: int,
+    seed: int,
+    keep: bool,
+    backend: str,
+    validate: bool | None,
+    max_bytes: int,
+) -> Outputs:
+    """Run the sweep operator on a batch."""
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed: given {seed}, needed 0 to 2^63 - 1")
+    if validate is None:
+        validate = batch._values.device.type == "cpu"
+    if batch.head is not None:
+        from fastattnerase.ops.callable_head import sweep_callable
+
+        return sweep_callable(batch, plan, wants, seed, keep, backend, validate, max_bytes)
+    results = sweep_op(
+        batch._values,
+        batch.offsets,
+        batch._attention,
+        batch.is_scores,
+        batch._head_weight,
+        batch._head_bias,
+        batch.ids,
+        plan.kinds,
+        plan.args,
+        plan.orders,
+        plan.keys,
+        seed,
+        keep,
+        wants,
+        backend,
+        validate,
+    )
+    return as_outputs(results, wants)
+
+
+def _check_batch(batch: AttentionBatch) -> None:
+    if not isinstance(batch, AttentionBatch):
+        raise TypeError(f"batch: given {type(batch).__name__}, needed an AttentionBatch")
+
+
+def rank(
+    batch: AttentionBatch,
+    ranking: RankingLike,
+    *,
+    seed: int = 0,
+    order: int = 0,
+    backend: str = "auto",
+    validate: bool | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> Tensor:
+    """Order the items of each instance, most important first, ties by lower position.
+
+    Args:
+        batch: B instances of T items in all.
+        ranking: a name ("attention", "gradient", "product", "renormalized_gradient", "random",
+            "leave_one_out", "leave_one_out_drop", "greedy", "minimal"), or ranking scores [T],
+            any float type.
+        seed: of the ranking "random", 0 … 2^63 - 1.
+        order: the number of the random order, 0 or more.
+        backend: "auto" or the name of one; see `backends()`.
+        validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
+        max_bytes: what the pooled vectors of a callable head may take at a time.
+
+    Returns:
+        [T], int64: positions within the instance.
+
+    Raises:
+        ValueError, TypeError: naming the argument, what was given and what is needed.
+        RuntimeError: where a named backend cannot run this, with its reasons.
+
+    Source: Serrano and Smith 2019, section 4.2 (random, attention, gradient, product).
+
+    >>> import torch, fastattnerase as fae
+    >>> batch = fae.AttentionBatch(
+    ...     torch.eye(3), torch.tensor([0, 3]), weights=torch.tensor([0.2, 0.5, 0.3]),
+    ...     head_weight=torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]]),
+    ... )
+    >>> fae.rank(batch, "attention").tolist()
+    [1, 2, 0]
+    """
+    _check_batch(batch)
+    if order < 0:
+        raise ValueError(f"order: given {order}, needed 0 or more")
+    plan = plan_rankings(batch, (ranking,), 1, first_random=order)
+    out = _run(batch, plan, BIT["order"], seed, False, backend, validate, max_bytes)
+    assert out.order is not None
+    return out.order[0]
+
+
+def erase_prefixes(
+    batch: AttentionBatch,
+    rankings: RankingLike | Sequence[RankingLike],
+    *,
+    curves: Sequence[str] = (),
+    direction: str = "erase",
+    seed: int = 0,
+    random_orders: int = 1,
+    backend: str = "auto",
+    validate: bool | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> PrefixErasure:
+    """Erase every prefix of every ranking and find the first whose erasure changes the decision.
+
+    After erasing the first `k` items of a ranking `r` the logits are
+    `z_k = Σ_{j>k} a_{r_j} W h_{r_j} / Σ_{j>k} a_{r_j} + b`, and `b` where no mass survives.
+
+    Args:
+        batch: B instances of T items in all.
+        rankings: names, orders int64 [T] (positions within the instance) or ranking scores [T] of
+            a float type; or one of them.
+        curves: what to return for every prefix, of "js" and "kl" (divergence from the original
+            distribution, natural logarithm), "label_prob", "mass", "decision", "logits".
+        direction: "erase" the first k, or "keep" only them: the first flip is then the smallest
+            k >= 1 whose top k items alone give the original label.
+        seed: of the ranking "random", 0 … 2^63 - 1.
+        random_orders: how many rows the ranking "random" stands for, 1 or more.
+        backend: "auto" or the name of one; see `backends()`.
+        validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
+        max_bytes: what the pooled vectors of a callable head may take at a time.
+
+    Returns:
+        A `PrefixErasure`.
+
+    Raises:
+        ValueError, TypeError: naming the argument, what was given and what is needed.
+        RuntimeError: where a named backend cannot run this, with its reasons.
+
+    Source: Serrano and Smith 2019, section 4.2.
+
+    >>> import torch, fastattnerase as fae
+    >>> batch = fae.AttentionBatch(
+    ...     torch.eye(3), torch.tensor([0, 3]), weights=torch.tensor([0.2, 0.5, 0.3]),
+    ...     head_weight=torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]]),
+    ... )
+    >>> result = fae.erase_prefixes(batch, ["attention"], curves=("decision",))
+    >>> result.first_flip.tolist(), result.flip_label.tolist()
+    ([[2]], [[0]])
+    >>> result.curves["decision"].tolist()
+    [[1, 1, 0, 0]]
+    """
+    return sweep(
+        batch,
+        rankings,
+        curves=curves,
+        direction=direction,
+        seed=seed,
+        random_orders=random_orders,
+        single=False,
+        minimal=False,
+        backend=backend,
+        validate=validate,
+        max_bytes=max_bytes,
+    ).prefixes
+
+
+def erase_each(
+    batch: AttentionBatch,
+    *,
+    backend: str = "auto",
+    validate: bool | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> ItemErasure:
+    """Erase every item alone: `z_{-i} = Σ_{j≠i} a_j W h_j / Σ_{j≠i} a_j + b`.
+
+    Args:
+        batch: B instances of T items in all.
+        backend: "auto" or the name of one; see `backends()`.
+        validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
+        max_bytes: what the pooled vectors of a callable head may take at a time.
+
+    Returns:
+        An `ItemErasure`.
+
+    Raises:
+        ValueError: naming the argument, what was given and what is needed.
+        RuntimeError: where a named backend cannot run this, with its reasons.
+
+    Source: Serrano and Smith 2019, section 4.1.
+
+    >>> import torch, fastattnerase as fae
+    >>> batch = fae.AttentionBatch(
+    ...     torch.eye(3), torch.tensor([0, 3]), weights=torch.tensor([0.6, 0.3, 0.1]),
+    ...     head_weight=torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]]),
+    ... )
+    >>> fae.erase_each(batch).flip.tolist()
+    [True, False, False]
+    """
+    result = sweep(
+        batch,
+        (),
+        single=True,
+        minimal=False,
+        backend=backend,
+        validate=validate,
+        max_bytes=max_bytes,
+    ).single
+    assert result is not None
+    return result
+
+
+def minimal_flip_set(
+    batch: AttentionBatch, *, backend: str = "auto", validate: bool | None = None
+) -> MinimalFlipSet:
+    """Find the smallest set of items whose erasure changes the decision, exactly.
+
+    For a class `c ≠ y` the best set of a size has the largest margins
+    `a_i [(W h_i + b)_y − (W h_i + b)_c]`, so that a sort for each class finds the smallest set.
+
+    Args:
+        batch: B instances of T items in all, with a linear head and one attention head.
+        backend: "auto" or the name of one; see `backends()`.
+        validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
+
+    Returns:
+        A `MinimalFlipSet`.
+
+    Raises:
+        ValueError: naming the argument, what was given and what is needed; for a callable head
+            and for several attention heads, where the sort is not exact.
+        RuntimeError: where a named backend cannot run this, with its reasons.
+
+    Source: the set that Serrano and Smith 2019, section 4.2, call the gold standard.
+
+    >>> import torch, fastattnerase as fae
+    >>> batch = fae.AttentionBatch(
+    ...     torch.eye(3), torch.tensor([0, 3]), weights=torch.tensor([0.6, 0.3, 0.1]),
+    ...     head_weight=torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]]),
+    ... )
+    >>> result = fae.minimal_flip_set(batch)
+    >>> result.size.tolist(), result.order.tolist()
+    ([1], [0, 2, 1])
+    """
+    result = sweep(
+        batch, (), single=False, minimal=True, backend=backend, validate=validate
+    ).minimal
+    assert result is not None
+    return result
+
+
+def sweep(
+    batch: AttentionBatch,
+    rankings: RankingLike | Sequence[RankingLike] = ("random", "attention", "gradient", "product"),
+    *,
+    curves: Sequence[str] = (),
+    direction: str = "erase",
+    seed: int = 0,
+    random_orders: int = 1,
+    single: bool = True,
+    minimal: bool = True,
+    backend: str = "auto",
+    validate: bool | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> Sweep:
+    """Do `erase_prefixes`, `erase_each` and `minimal_flip_set` from one read of the values.
+
+    Args:
+        batch: B instances of T items in all.
+        rankings, curves, direction, seed, random_orders: as of `erase_prefixes`.
+        single: whether every item is erased alone.
+        minimal: whether the minimal flipping set is looked for.
+        backend: "auto" or the name of one; see `backends()`.
+        validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
+        max_bytes: what the pooled vectors of a callable head may take at a time.
+
+    Returns:
+        A `Sweep` with `prefixes`, `single` and `minimal`.
+
+    Raises:
+        ValueError, TypeError: naming the argument, what was given and what is needed.
+        RuntimeError: where a named backend cannot run this, with its reasons.
+
+    Source: Serrano and Smith 2019, sections 4.1 and 4.2.
+
+    >>> import torch, fastattnerase as fae
+    >>> batch = fae.AttentionBatch(
+    ...     torch.eye(3), torch.tensor([0, 3]), weights=torch.tensor([0.6, 0.3, 0.1]),
+    ...     head_weight=torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]]),
+    ... )
+    >>> result = fae.sweep(batch, ["attention"])
+    >>> result.prefixes.first_flip.tolist(), result.minimal.size.tolist()
+    ([[1]], [1])
+    """
+    _check_batch(batch)
+    if isinstance(rankings, (str, Tensor)):
+        rankings = (rankings,)
+    if random_orders < 1:
+        raise ValueError(f"random_orders: given {random_orders}, needed 1 or more")
+    if direction not in ("erase", "keep"):
+        raise ValueError(f"direction: given {direction!r}, needed 'erase' or 'keep'")
+    if isinstance(curves, str):
+        raise TypeError(f"curves: given the string {curves!r}, needed a sequence of names")
+    wants = 0
+    for curve in curves:
+        if curve not in _CURVE_BIT:
+            known = ", ".join(repr(name) for name in CURVES)
+            raise ValueError(f"curves: given {curve!r}, needed one of {known}")
+        wants |= _CURVE_BIT[curve]
+    if single:
+        wants |= _SINGLE_BITS
+    if minimal:
+        check_minimal(batch, "minimal")
+        wants |= _MINIMAL_BITS
+    plan = plan_rankings(batch, rankings, random_orders)
+    out = _run(batch, plan, wants, seed, direction == "keep", backend, validate, max_bytes)
+    offsets = batch.offsets
+    prefixes = PrefixErasure(
+        tuple(plan.names),
+        out.label,
+        out.probabilities,
+        out.status,
+        out.first_flip,
+        out.flip_label,
+        out.removed_mass,
+        {curve: getattr(out, f"curve_{curve}") for curve in curves},
+        offsets,
+    )
+    items = smallest = None
+    if single:
+        assert out.single_flip_label is not None
+        assert out.single_js is not None
+        assert out.single_drop is not None
+        items = ItemErasure(
+            out.single_flip_label,
+            out.single_js,
+            out.single_drop,
+            out.label,
+            out.status,
+            offsets,
+        )
+    if minimal:
+        assert out.minimal_size is not None
+        assert out.minimal_flip_label is not None
+        assert out.minimal_order is not None
+        smallest = MinimalFlipSet(
+            out.minimal_size,
+            out.minimal_flip_label,
+            out.minimal_order,
+            out.label,
+            out.status,
+            offsets,
+        )
+    return Sweep(prefixes, items, smallest)

@@ -1,0 +1,182 @@
+"""What the public operators return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_Result = TypeVar("_Result", bound="_Movable")
+
+
+class _Movable:
+    """Results whose tensors move together."""
+
+    def to(self: _Result, device: torch.device | str) -> _Result:
+        """Copy all tensors to a device."""
+        moved = {f.name: _move(getattr(self, f.name), device) for f in fields(self)}  # type: ignore[arg-type]
+        return type(self)(**moved)
+
+
+def _move(value: Any, device: torch.device | str) -> Any:
+    if isinstance(value, (Tensor, _Movable)):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {name: _move(item, device) for name, item in value.items()}
+    return value
+
+
+@dataclass(eq=False)
+class PrefixErasure(_Movable):
+    """What erasing every prefix of every ranking does; `B` instances, `R` rankings, `T` items."""
+
+    rankings: tuple[str, ...]
+    """Names of the R rows."""
+    label: Tensor
+    """[B], int64: the original decision, -1 where something is not finite."""
+    probabilities: Tensor
+    """[B, C]: of the original decision."""
+    status: Tensor
+    """[B], int64: bits of `Status`."""
+    first_flip: Tensor
+    """[R, B], int64: the smallest prefix that flips, -1 for never."""
+    flip_label: Tensor
+    """[R, B], int64: the decision there, -1 for never."""
+    removed_mass: Tensor
+    """[R, B], float64: attention mass erased there, NaN for never."""
+    curves: dict[str, Tensor]
+    """Name to [R, T + B], of instance b the points `curve_offsets[b]` to `curve_offsets[b + 1]`."""
+    offsets: Tensor
+    """[B + 1], int64: where each instance's items begin."""
+
+    @property
+    def curve_offsets(self) -> Tensor:
+        """[B + 1], int64: where each instance's `n_b + 1` curve points begin."""
+        return self.offsets + torch.arange(len(self.offsets), device=self.offsets.device)
+
+    @property
+    def fraction(self) -> Tensor:
+        """[R, B], float64: first flip / n, NaN for never."""
+        fraction = self.first_flip.double() / self.offsets.diff()  # [R, B]
+        return fraction.masked_fill(self.first_flip < 0, torch.nan)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Make a table with a row per instance and ranking; curves stay out.
+
+        Columns: instance, ranking, n, label, status, first_flip, fraction, flip_label,
+        removed_mass.
+        """
+        import pandas as pd
+
+        R, B = len(self.rankings), len(self.label)
+        per_instance = {
+            "instance": torch.arange(B),
+            "n": self.offsets.diff(),
+            "label": self.label,
+            "status": self.status,
+        }
+        per_ranking = {
+            "first_flip": self.first_flip,
+            "fraction": self.fraction,
+            "flip_label": self.flip_label,
+            "removed_mass": self.removed_mass,
+        }
+        columns: dict[str, Any] = {k: v.cpu().repeat(R).numpy() for k, v in per_instance.items()}
+        columns["ranking"] = [name for name in self.rankings for _ in range(B)]
+        columns |= {name: tensor.cpu().flatten().numpy() for name, tensor in per_ranking.items()}
+        order = ["instance", "ranking", "n", "label", "status", *per_ranking]
+        return pd.DataFrame(columns)[order]
+
+
+@dataclass(eq=False)
+class ItemErasure(_Movable):
+    """What erasing each item alone does; `T` items of `B` instances."""
+
+    flip_label: Tensor
+    """[T], int64: the decision without the item, -1 where it stays."""
+    js: Tensor
+    """[T]: JS divergence of the class distributions with and without the item."""
+    label_prob_drop: Tensor
+    """[T]: original probability of the label minus the one without the item."""
+    label: Tensor
+    """[B], int64: the original decision."""
+    status: Tensor
+    """[B], int64: bits of `Status`."""
+    offsets: Tensor
+    """[B + 1], int64: where each instance's items begin."""
+
+    @property
+    def flip(self) -> Tensor:
+        """[T], bool: whether the decision differs without the item."""
+        return self.flip_label >= 0
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Make a table with a row per item: instance, position, flip, flip_label, js, …"""
+        import pandas as pd
+
+        offsets = self.offsets.cpu()
+        instance = torch.repeat_interleave(offsets.diff())  # [T]
+        columns = {
+            "instance": instance,
+            "position": torch.arange(len(instance)) - offsets[instance],
+            "flip": self.flip.cpu(),
+            "flip_label": self.flip_label.cpu(),
+            "js": self.js.cpu(),
+            "label_prob_drop": self.label_prob_drop.cpu(),
+        }
+        return pd.DataFrame({name: tensor.numpy() for name, tensor in columns.items()})
+
+
+@dataclass(eq=False)
+class MinimalFlipSet(_Movable):
+    """The smallest sets of items whose erasure changes the decision; `B` instances, `T` items."""
+
+    size: Tensor
+    """[B], int64: items of the set, -1 where no set flips."""
+    flip_label: Tensor
+    """[B], int64: the decision after erasing the set, -1 where no set flips."""
+    order: Tensor
+    """[T], int64: positions; the first `size` of an instance are the set (ranking "minimal")."""
+    label: Tensor
+    """[B], int64: the original decision."""
+    status: Tensor
+    """[B], int64: bits of `Status`."""
+    offsets: Tensor
+    """[B + 1], int64: where each instance's items begin."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Make a table with a row per instance: instance, n, label, status, size, flip_label."""
+        import pandas as pd
+
+        columns = {
+            "instance": torch.arange(len(self.size)),
+            "n": self.offsets.diff(),
+            "label": self.label,
+            "status": self.status,
+            "size": self.size,
+            "flip_label": self.flip_label,
+        }
+        return pd.DataFrame({name: tensor.cpu().numpy() for name, tensor in columns.items()})
+
+
+@dataclass(eq=False)
+class Sweep(_Movable):
+    """All results of one read of the values; None where a part was not asked for."""
+
+    prefixes: PrefixErasure
+    single: ItemErasure | None
+    minimal: MinimalFlipSet | None
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Make the table of `prefixes`, with minimal_size and minimal_flip_label where asked for."""
+        table = self.prefixes.to_pandas()
+        if self.minimal is not None:
+            R = len(self.prefixes.rankings)
+            table["minimal_size"] = self.minimal.size.cpu().repeat(R).numpy()
+            table["minimal_flip_label"] = self.minimal.flip_label.cpu().repeat(R).numpy()
+        return table

@@ -1,0 +1,35 @@
+"""Greedily: at each step the item whose erasure brings the decision closest to a flip."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fastattnerase.backends.base import RankingKind
+from fastattnerase.rankings.base import OrderContext, Ranking
+from fastattnerase.reference.instance import Instance
+
+
+def order(instance: Instance, context: OrderContext) -> Tensor:
+    """Take the smallest min_{c≠y} (z_y − z_c) after erasure, ties by position, n times."""
+    if not instance.finite or instance.C == 1:
+        return torch.arange(instance.n)
+    y = instance.label
+    left = torch.arange(instance.n)
+    taken = []
+    while len(left):
+        logits = instance.logits_without(left)  # [m, C]
+        lead = logits[:, y, None] - logits  # [m, C]
+        lead[:, y] = torch.inf
+        step = int(lead.amin(1).argmin())
+        taken.append(int(left[step]))
+        left = torch.cat([left[:step], left[step + 1 :]])
+    return torch.tensor(taken, dtype=torch.int64)
+
+
+RANKING = Ranking(
+    name="greedy",
+    kind=RankingKind.GREEDY,
+    doc="at each step the item whose erasure leaves the smallest min_{c≠y} (z_y − z_c)",
+    order=order,
+)

@@ -1,0 +1,14 @@
+"""By gradient times attention, signed."""
+
+from __future__ import annotations
+
+from fastattnerase.backends.base import RankingKind
+from fastattnerase.rankings.base import Ranking, by_key
+from fastattnerase.rankings.gradient import gradient
+
+RANKING = Ranking(
+    name="product",
+    kind=RankingKind.PRODUCT,
+    doc="a_i ∂d/∂a_i, summed over heads",
+    order=by_key(lambda instance: (instance.weights * gradient(instance)).sum(1)),
+)

@@ -1,0 +1,47 @@
+"""By a counter-based random key: the same order on every backend, whatever the batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fastattnerase.backends.base import RankingKind
+from fastattnerase.rankings.base import OrderContext, Ranking
+from fastattnerase.reference.instance import Instance
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_WORD = 2**64
+
+
+def _mix(x: int) -> int:
+    """The finaliser of splitmix64 (Steele, Lea and Flood 2014), on 64-bit words."""
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % _WORD
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % _WORD
+    return x ^ (x >> 31)
+
+
+def random_keys(seed: int, order: int, instance_id: int, n: int) -> list[int]:
+    """One 64-bit key for each position, from the seed, the order's number and the instance's id."""
+    stream = _mix((seed + _GOLDEN) % _WORD)
+    stream = _mix((stream + order + _GOLDEN) % _WORD)
+    stream = _mix((stream + instance_id + _GOLDEN) % _WORD)
+    return [_mix((stream + (position + 1) * _GOLDEN) % _WORD) for position in range(n)]
+
+
+def random_order(seed: int, order: int, instance_id: int, n: int) -> Tensor:
+    """Positions by descending key, as unsigned numbers: [n]."""
+    keys = random_keys(seed, order, instance_id, n)
+    return torch.tensor(sorted(range(n), key=lambda i: (-keys[i], i)), dtype=torch.int64)
+
+
+def order(instance: Instance, context: OrderContext) -> Tensor:
+    """The random order of number `context.arg`."""
+    return random_order(context.seed, context.arg, instance.id, instance.n)
+
+
+RANKING = Ranking(
+    name="random",
+    kind=RankingKind.RANDOM,
+    doc="a 64-bit key an item from (seed, order, the instance's id, position)",
+    order=order,
+)

@@ -1,0 +1,55 @@
+"""Pooled vectors of every prefix, for heads that are any callable (engine contract, section 2)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fastattnerase.backends.base import PooledProblem
+from fastattnerase.reference.instance import UNDERFLOW_SPAN, average, softmax_over_finite
+from fastattnerase.reference.sums import scaled_suffix_sums, suffix_sums
+
+
+def pooled_prefixes(problem: PooledProblem, pooled: Tensor) -> None:
+    """Fill `pooled` [M, H, D]; all tensors are on the CPU."""
+    begin, end = problem.begin, problem.begin + len(pooled)
+    for index in range(len(problem.offsets) - 1):
+        first, last = int(problem.offsets[index]), int(problem.offsets[index + 1])
+        low, high = max(begin, first + index), min(end, last + index + 1)
+        if low >= high:
+            continue
+        points = pooled_instance(
+            problem.values[first:last].double(),
+            problem.attention[first:last].double(),
+            problem.is_scores,
+            problem.order[first:last],
+            problem.keep,
+        )  # [n + 1, H, D]
+        wanted = points[low - first - index : high - first - index]
+        pooled[low - begin : high - begin] = wanted.to(pooled.dtype)
+
+
+def pooled_instance(
+    values: Tensor, attention: Tensor, is_scores: bool, order: Tensor, keep: bool
+) -> Tensor:
+    """Averages over the survivors of every prefix of `order`: [n, H, D] to [n + 1, H, D].
+
+    NaN as long as an item survives whose score or weight is not finite.
+    """
+    order = order.flip(0) if keep else order
+    weights, bad = softmax_over_finite(attention, is_scores)  # [n, H]
+    heads = []
+    for h in range(values.shape[1]):
+        scores = attention[:, h].masked_fill(bad[:, h], -torch.inf)[order]  # [n]
+        finite = scores[scores > -torch.inf]
+        terms = values[order, h]  # [n, D]
+        if is_scores and len(finite) and float(finite.max() - finite.min()) > UNDERFLOW_SPAN:
+            sums, mass = scaled_suffix_sums(scores, terms)
+        else:
+            sums = suffix_sums(weights[order, h, None] * terms)  # [n + 1, D]
+            mass = suffix_sums(weights[order, h])  # [n + 1]
+        points = average(sums, mass)  # [n + 1, D]
+        points[suffix_sums(bad[order, h].long()) > 0] = torch.nan
+        heads.append(points)
+    points = torch.stack(heads, dim=1)  # [n + 1, H, D]
+    return points.flip(0) if keep else points
