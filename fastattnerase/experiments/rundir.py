@@ -1,0 +1,138 @@
+"""Run directories: what was run where, per-instance tables written in parts, and the result."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+RUN = "run.json"
+RESULT = "result.json"
+_PACKAGES = ("fastattnerase", "torch", "numpy", "scipy", "pandas", "pyarrow")
+
+
+class RunError(ValueError):
+    """A run directory or its input is not what it must be; the message says what to do."""
+
+
+def provenance() -> dict[str, Any]:
+    """Name the versions and the machine: what a reader needs to judge or repeat a run.
+
+    Returns:
+        A JSON-able dictionary with `versions` and `machine`; nothing that identifies a user, a
+        host or a folder.
+
+    Example:
+        >>> from fastattnerase.experiments.rundir import provenance
+        >>> sorted(provenance())
+        ['machine', 'versions']
+    """
+    versions = {"python": platform.python_version()}
+    versions |= {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return {
+        "versions": versions,
+        "machine": {
+            "system": platform.system(),
+            "architecture": platform.machine(),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        },
+    }
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file as a whole or not at all; NaN is refused."""
+    partial = path.with_name(path.name + ".partial")
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    partial.write_text(text + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; say which file is damaged where it is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RunError(f"{path} is damaged: {error}") from error
+    if not isinstance(content, dict):
+        raise RunError(f"{path} is damaged: it holds {type(content).__name__}, not an object")
+    return content
+
+
+class PartialTables:
+    """Tables of one run that grow part by part, so that an interrupted run goes on.
+
+    A part is complete once the last table's file of it exists; files appear whole or not at all.
+
+    Args:
+        folder: the run directory; parts live in its folder `parts` until `merge`.
+        names: the tables; the last one marks a part as complete.
+        state: what the parts depend on. Parts of another state are deleted.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str], state: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.names = tuple(names)
+        self.parts = folder / "parts"
+        marker = self.parts / "state.json"
+        if self.parts.exists() and not (marker.exists() and read_json(marker) == dict(state)):
+            shutil.rmtree(self.parts)
+        self.parts.mkdir(parents=True, exist_ok=True)
+        if not marker.exists():
+            write_json(marker, state)
+        self.count = 0
+        while self._file(self.names[-1], self.count).exists():
+            self.count += 1
+
+    def _file(self, name: str, part: int) -> Path:
+        return self.parts / f"{name}-{part:06d}.parquet"
+
+    def rows(self) -> int:
+        """Count the rows of the marking table in the complete parts."""
+        marking = self.names[-1]
+        return sum(
+            int(pq.read_metadata(self._file(marking, part)).num_rows) for part in range(self.count)
+        )
+
+    def append(self, tables: Mapping[str, pa.Table]) -> None:
+        """Add one part: a table for each name."""
+        for name in self.names:
+            file = self._file(name, self.count)
+            partial = file.with_suffix(".partial")
+            pq.write_table(tables[name], partial, compression="zstd")
+            partial.replace(file)
+        self.count += 1
+
+    def merge(self, empty: Mapping[str, pa.Schema]) -> None:
+        """Write `NAME.parquet` with one row group a part, holding one part at a time in memory."""
+        for name in self.names:
+            target = self.folder / f"{name}.parquet"
+            partial = target.with_suffix(".partial")
+            with pq.ParquetWriter(partial, empty[name], compression="zstd") as writer:
+                for part in range(self.count):
+                    writer.write_table(pq.read_table(self._file(name, part)))
+            partial.replace(target)
+
+    def discard(self) -> None:
+        """Delete the parts."""
+        shutil.rmtree(self.parts)

@@ -1,0 +1,272 @@
+"""Figures of the erasure experiments, drawn from saved results alone.
+
+Each function draws onto axes of one model; `save` writes a figure in every format, `inline` gives
+SVG text for a page.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from fastattnerase.experiments.serrano_smith import Result
+
+NAMES = {
+    "random": "Random",
+    "attention": "Attention",
+    "gradient": "Gradient",
+    "product": "Attn × grad",
+    "minimal": "Smallest set",
+}
+# Okabe and Ito's colours, told apart with any colour vision; black for the optimum.
+COLOURS = {
+    "random": "#8a8f98",
+    "attention": "#0072b2",
+    "gradient": "#d98200",
+    "product": "#009e73",
+    "minimal": "#1b1f24",
+}
+STYLES = {
+    "random": (0, (1, 1.2)),
+    "attention": "solid",
+    "gradient": (0, (5, 1.5)),
+    "product": (0, (7, 1.5, 1, 1.5)),
+    "minimal": "solid",
+}
+FORMATS = ("png", "svg", "pdf")
+PANEL = (4.6, 3.5)  # inches of one model's panel
+
+_STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#4a5058",
+    "axes.labelcolor": "#1b1f24",
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e7eb",
+    "grid.linewidth": 0.8,
+    "xtick.color": "#30353b",
+    "ytick.color": "#30353b",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "figure.dpi": 150,
+    "svg.hashsalt": "fastattnerase",  # the same results give the same bytes
+}
+_MANY = 3000  # more marks than this are drawn as pixels, also in vector formats
+
+Draw = Callable[[Axes, Result], None]
+
+
+def draw_fractions(axes: Axes, result: Result) -> None:
+    """Draw the fractions of items removed before the first flip as box plots.
+
+    A box per ranking: quartiles, whiskers to the last point within 1.5 interquartile ranges,
+    points beyond. Instances that never flip are left out for each ranking separately; `n` counts
+    those that are in.
+
+    Args:
+        axes: where to draw.
+        result: a finished run.
+
+    Source:
+        Serrano and Smith 2019, figure 5; the smallest set is ours.
+    """
+    table = result.table("multi", ["ranking", "order", "fraction"])
+    rankings = [name for name in NAMES if (table["ranking"] == name).any()]
+    for place, ranking in enumerate(rankings):
+        of_ranking = table[table["ranking"] == ranking]
+        fractions = of_ranking["fraction"].dropna().to_numpy()
+        colour = COLOURS[ranking]
+        if len(fractions):
+            parts = axes.boxplot(
+                fractions,
+                positions=[place],
+                widths=0.62,
+                patch_artist=True,
+                boxprops={"facecolor": colour + "40", "edgecolor": colour, "linewidth": 1.3},
+                medianprops={"color": "#1b1f24", "linewidth": 2.0},
+                whiskerprops={"color": colour, "linewidth": 1.2},
+                capprops={"color": colour, "linewidth": 1.2},
+                flierprops={
+                    "marker": "o",
+                    "markersize": 2.6,
+                    "markerfacecolor": colour,
+                    "markeredgecolor": "none",
+                    "alpha": 0.45,
+                },
+            )
+            for marks in parts["fliers"]:
+                marks.set_rasterized(len(fractions) > _MANY)
+    labels = []
+    for ranking in rankings:
+        of_ranking = table[table["ranking"] == ranking]
+        labels.append(f"{NAMES[ranking]}\nn={of_ranking['fraction'].notna().sum():,}")
+    axes.set_xticks(range(len(rankings)), labels, fontsize=8.2)
+    axes.set_xlim(-0.6, len(rankings) - 0.4)
+    axes.set_ylim(-0.02, 1.04)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.set_ylabel("Fraction of items erased at first flip")
+    axes.grid(False, axis="x")
+
+
+def draw_divergences(axes: Axes, result: Result) -> None:
+    """Draw ΔJS against Δα for the top-attention item and the drawn random one, all instances.
+
+    Args:
+        axes: where to draw.
+        result: a finished run.
+
+    Source:
+        Serrano and Smith 2019, equation 1 and figure 3 (which shows a subsample).
+    """
+    table = result.table("single", ["ranking", "delta_alpha", "delta_js"])
+    table = table[table["ranking"] == "attention"]
+    axes.axhline(0, color="#4a5058", linewidth=1)
+    negative = (table["delta_js"] < -1e-9).to_numpy()
+    for mask, colour, marker, label in (
+        (~negative, COLOURS["attention"], "o", "top item matters at least as much"),
+        (negative, "#c43c00", "v", "random item matters more"),
+    ):
+        axes.plot(
+            table["delta_alpha"].to_numpy()[mask],
+            table["delta_js"].to_numpy()[mask],
+            linestyle="none",
+            marker=marker,
+            markersize=3.4,
+            markeredgecolor="none",
+            color=colour,
+            alpha=float(np.clip(120 / max(len(table), 1), 0.12, 0.55)),
+            rasterized=len(table) > _MANY,
+            label=f"{label} ({mask.sum():,})",
+        )
+    legend = axes.legend(loc="upper left", handletextpad=0.1, borderaxespad=0.1)
+    for handle in legend.legend_handles:
+        if handle is not None:
+            handle.set_alpha(1)
+    axes.set_xlim(-0.02, 1.02)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.18 * (high - low))  # room for the legend
+    axes.set_xlabel("Δα: attention of top item − of random item")
+    axes.set_ylabel("ΔJS")
+
+
+def draw_gaps(axes: Axes, result: Result) -> None:
+    """Draw the optimality gap of each ranking as a cumulative distribution.
+
+    The gap is the first flip over the size of the smallest flipping set. Instances that can flip
+    but never do under the ranking count as an infinite gap: the curve ends below 1.
+
+    Args:
+        axes: where to draw.
+        result: a finished run.
+    """
+    table = result.table("multi", ["row", "ranking", "order", "gap"])
+    possible = result.table("multi", ["row", "ranking", "first_flip"])
+    possible = possible[(possible["ranking"] == "minimal") & (possible["first_flip"] > 0)]
+    table = table[table["row"].isin(possible["row"])]
+    furthest = 2.0
+    for ranking in ("random", "attention", "gradient", "product"):
+        gaps = table.loc[table["ranking"] == ranking, "gap"]
+        if gaps.empty:
+            continue
+        finite = np.sort(np.maximum(gaps.dropna().to_numpy(), 1.0))
+        share = np.arange(1, len(finite) + 1) / len(gaps)
+        if len(finite):
+            furthest = max(furthest, float(finite[-1]))
+        axes.step(
+            np.concatenate([[1.0], finite]),
+            np.concatenate([[0.0], share]),
+            where="post",
+            color=COLOURS[ranking],
+            linestyle=STYLES[ranking],
+            linewidth=1.9,
+            label=NAMES[ranking],
+        )
+    axes.set_xscale("log")
+    axes.set_xlim(0.96, furthest * 1.1)
+    ticks = [t for t in (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 5000) if t <= furthest * 1.1]
+    axes.set_xticks(ticks, [f"{tick}×" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(0, 1.03)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.set_xlabel("Items erased, as a multiple of the smallest set")
+    axes.set_ylabel("Share of instances")
+    if axes.lines:
+        axes.legend(loc="lower right")
+
+
+FIGURES: dict[str, Draw] = {
+    "fractions": draw_fractions,
+    "divergences": draw_divergences,
+    "gaps": draw_gaps,
+}
+
+
+def panel(draw: Draw, result: Result) -> Figure:
+    """Draw one model's panel, untitled, for a page that has its own headings."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=PANEL, layout="constrained")
+        draw(figure.subplots(), result)
+    return figure
+
+
+def side_by_side(draw: Draw, results: Sequence[Result]) -> Figure:
+    """Draw all models in one row of at most four panels, titled, as papers print them."""
+    columns = min(4, len(results))
+    rows = -(-len(results) // columns)
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, result in zip(grid, results, strict=False):
+            draw(axes, result)
+            axes.set_title(result.run["name"])
+        for axes in grid[len(results) :]:
+            axes.set_axis_off()
+    return figure
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, SVG and PDF; `path` has no extension."""
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    with mpl.rc_context(_STYLE):
+        FigureCanvasAgg(figure)
+        for kind in FORMATS:
+            figure.savefig(path.with_name(f"{path.name}.{kind}"), metadata=dates[kind])
+
+
+def inline(figure: Figure, label: str) -> str:
+    """Give a figure as an SVG element for a page: text stays text, the width is the page's.
+
+    Args:
+        figure: the figure.
+        label: what it shows, for those who cannot see it.
+
+    Returns:
+        One `<svg>` element without a declaration or metadata.
+    """
+    buffer = io.StringIO()
+    with mpl.rc_context(_STYLE | {"svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    escaped = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return re.sub(
+        r'^<svg ([^>]*?)width="[^"]*" height="[^"]*"|^<svg ([^>]*?)height="[^"]*" width="[^"]*"',
+        lambda match: f'<svg role="img" aria-label="{escaped}" {match[1] or match[2]}',
+        text,
+        count=1,
+    )

@@ -1,0 +1,197 @@
+"""What the numbers of a run say, in words, from saved results alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastattnerase.experiments.serrano_smith import Result
+
+PHRASES = {
+    "random": "a random order",
+    "attention": "attention",
+    "gradient": "the gradient",
+    "product": "attention times gradient",
+    "minimal": "the smallest possible set",
+}
+# The verdict on attention by the median of first flip over smallest set.
+GOOD, FAIR = 1.1, 2.0
+NEAR_BIAS = 0.02
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """Write a share as a percentage; a dash where it is undefined."""
+    return "–" if value is None else f"{100 * value:.{digits}f} %"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Write a number; a dash where it is undefined."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def times(value: float | None) -> str:
+    """Write a multiple, two significant digits below 10; a dash where it is undefined."""
+    if value is None:
+        return "–"
+    return f"{value:.0f}×" if value >= 10 else f"{value:.1f}×"
+
+
+def verdict(result: Result) -> str:
+    """Say in one sentence how far attention explains the model's decisions."""
+    attention = _record(result, "attention")
+    gap = attention["gap"]["median"]["value"]
+    if attention["flipped"] == 0:
+        return "No decision changes under the attention ranking, so it cannot be judged."
+    if gap is None:
+        return "The exact optimum is not known here, so attention is compared to rankings only."
+    if gap <= GOOD:
+        return (
+            "Attention points to the items that decide: erasing by it needs about as few items "
+            "as any choice could."
+        )
+    if gap <= FAIR:
+        return (
+            "Attention is a fair guide, not an optimal one: erasing by it typically needs "
+            f"{times(gap)} the items of the smallest set that changes the decision."
+        )
+    return (
+        "Attention is a poor guide to what decides: erasing by it typically needs "
+        f"{times(gap)} the items of the smallest set that changes the decision."
+    )
+
+
+def paragraphs(result: Result) -> list[str]:
+    """Say what a run's numbers mean, one thought a paragraph.
+
+    Args:
+        result: a finished run.
+
+    Returns:
+        Plain text.
+    """
+    counts = result.result["counts"]
+    if counts["analysed"] == 0:
+        return ["No instance has two items or more, so there is nothing to rank."]
+    texts = [_sets(result), _why_not(result), _singles(result), _theory(result)]
+    return [text for text in texts if text]
+
+
+def _record(result: Result, ranking: str) -> dict[str, Any]:
+    records: list[dict[str, Any]] = result.result["multi"]
+    return next(record for record in records if record["ranking"] == ranking)
+
+
+def _sets(result: Result) -> str:
+    records = {record["ranking"]: record for record in result.result["multi"]}
+    text = []
+    for ranking in ("attention", "gradient", "product", "random", "minimal"):
+        if ranking not in records:
+            continue
+        median = records[ranking]["fraction"]["median"]["value"]
+        flipped = percent(records[ranking]["share_flipped"]["value"])
+        erased = "never" if median is None else f"after a median of {percent(median)} of the items"
+        text.append(f"{PHRASES[ranking]} flips {flipped} of the decisions, {erased}")
+    sentence = "Erasing from the top, " + "; ".join(text) + "."
+    known = [r for r in ("attention", "gradient", "product") if r in records]
+    optimal = {r: records[r]["share_optimal"]["value"] for r in known}
+    best = max(known, key=lambda r: optimal[r] or 0.0)
+    if optimal[best] is not None:
+        sentence += (
+            f" Where a flip is possible, attention is as short as the smallest set in "
+            f"{percent(optimal['attention'])} of the instances"
+        )
+        sentence += (
+            ", more often than either alternative."
+            if best == "attention"
+            else f"; {PHRASES[best]} in {percent(optimal[best])}."
+        )
+    return sentence + _against_random(records)
+
+
+def _against_random(records: dict[str, dict[str, Any]]) -> str:
+    attention = records["attention"]["fraction"]["median"]
+    random = records["random"]["fraction"]["median"]
+    if attention["value"] is None or random["value"] is None:
+        return ""
+    if attention["high"] < random["low"]:
+        return " Attention is clearly better than chance (the intervals of the medians are apart)."
+    if attention["low"] > random["high"]:
+        return " Attention is worse than chance (the intervals of the medians are apart)."
+    return " The medians of attention and of chance are not told apart (their intervals overlap)."
+
+
+def _why_not(result: Result) -> str:
+    records = result.result["multi"]
+    below = [r for r in records if (r["share_flipped"]["value"] or 0.0) < 0.5]
+    if not below:
+        return ""
+    counts = result.result["counts"]
+    names = [PHRASES[record["ranking"]] for record in below]
+    listed = names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+    text = f"Fewer than half of the decisions flip under {listed}. "
+    same, analysed = counts["label_is_bias_label"], counts["analysed"]
+    classes = result.run["classes"]
+    bias_labels = counts["bias_label_counts"]
+    if len(bias_labels) == 1:
+        name = classes[int(next(iter(bias_labels)))]
+        text += f"Without any item the model's bias alone decides “{name}”. "
+    text += (
+        f"{same:,} of the {analysed:,} instances ({percent(same / analysed)}) are decided as the "
+        "bias alone decides: erasing everything gives the same decision again, so only a partial "
+        "erasure can flip them, and that needs items that speak for another class."
+    )
+    smallest = next((r for r in records if r["ranking"] == "minimal"), None)
+    if smallest is not None:
+        text += f" For {smallest['never']:,} instances no set of items at all changes the decision."
+    return text
+
+
+def _singles(result: Result) -> str:
+    record = result.result["single"][0]  # attention
+    cells = record["contingency"]
+    top, random = cells["only_top"]["value"], cells["only_random"]["value"]
+    both, neither = cells["both"]["value"], cells["neither"]["value"]
+    if top is None:
+        return ""
+    text = (
+        f"Erasing only the item with the most attention changes {percent(top + both, 1)} of the "
+        f"decisions, erasing only a random other item {percent(random + both, 1)}; in "
+        f"{percent(neither, 1)} neither does. "
+    )
+    ahead = record["expected_contingency"]
+    text += (
+        f"Averaged over all other items instead of one drawn, the top item alone flips "
+        f"{percent(ahead['only_top']['value'], 1)} and another alone "
+        f"{percent(ahead['only_random']['value'], 1)}. "
+    )
+    negative = record["negative_delta_js"]["value"]
+    text += (
+        f"The top item shifts the output distribution less than the random one in "
+        f"{percent(negative, 1)} of the instances; the median difference ΔJS is "
+        f"{_small(record['delta_js']['median']['value'])}."
+    )
+    return text
+
+
+def _small(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:.1e}"
+
+
+def _theory(result: Result) -> str:
+    head = result.result["head"]
+    if head["classes"] != 2 or head["bias"] is None:
+        return ""
+    difference = abs(head["bias"][0] - head["bias"][1])
+    if difference == 0:
+        return (
+            "With two classes and equal biases, as here, attention times gradient is the best "
+            "possible ranking by proof; its gap of 1 is no finding."
+        )
+    if difference < NEAR_BIAS:
+        return (
+            f"With two classes and equal biases attention times gradient is the best possible "
+            f"ranking by proof; here the biases differ by only {difference:.2g}, so its small gap "
+            f"is expected."
+        )
+    return ""
