@@ -2,7 +2,8 @@
 
     python benchmarks/run.py                                  # all sets, one and two threads
     python benchmarks/run.py --smoke                          # seconds; what CI runs
-    python benchmarks/run.py --isa avx2 --json benchmarks/results/cpu-avx2.json
+    python benchmarks/run.py --sets flan_imdb --threads 1 --isa avx2
+    python benchmarks/run.py --json benchmarks/results/cpu.json
 
 Results are compared before anything is timed: labels, first flips, flip labels and masses of every
 baseline on the engine's orders must equal the engine's outside near-ties, or the run fails. Times
@@ -28,7 +29,6 @@ import baselines
 import numpy as np
 import problems
 import torch
-from baselines import Result
 from harness import (
     Disagreement,
     Engine,
@@ -125,6 +125,18 @@ def spaced_loop(data: Data, orders: torch.Tensor) -> tuple[torch.Tensor, torch.T
     return points, torch.stack(decisions)
 
 
+def forced(isa: str, function: Callable[[], object]) -> object:
+    """Call a function with another instruction-set variant of the CPU engine."""
+    from fastattnerase import _C
+
+    before = _C.cpu_isa()
+    _C.cpu_select_isa(isa)
+    try:
+        return function()
+    finally:
+        _C.cpu_select_isa(before)
+
+
 class Table:
     """The rows of one problem set at one thread count."""
 
@@ -195,6 +207,8 @@ def measure_set(
         return lambda: [function() for _ in range(calls)]
 
     contest = {SWEEP: many(engine.sweep), TORCH: many(lambda: baselines.torch_sweep(data))}
+    for isa in options.other_isas:
+        contest[f"{SWEEP}, {isa}"] = many(partial(forced, isa, engine.sweep))
     if options.compile:
         contest[COMPILED] = many(lambda: baselines.compiled_sweep(data))
     for function in contest.values():
@@ -372,7 +386,7 @@ COLUMNS = [
 def report(results: dict[str, Any]) -> str:
     """The Markdown report of one run."""
     about, lines = results["machine"], []
-    lines.append(f"# CPU benchmarks, {results['isa']} instructions")
+    lines.append(f"# CPU benchmarks, instruction set {results['isa']}")
     lines.append("")
     lines.append(
         f"{about.get('cpu', 'unknown CPU')} (family/model {about.get('cpu_family_model', '-')}), "
@@ -441,7 +455,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", default="1,2", help="thread counts, comma-separated")
     parser.add_argument("--sets", default=",".join(problems.SETS), help="comma-separated")
     parser.add_argument("--backend", default="auto", help="a backend of fastattnerase.backends()")
-    parser.add_argument("--isa", help=f"sets {ISA_VARIABLE}: baseline, avx2 or avx512")
+    parser.add_argument(
+        "--isa",
+        default="",
+        help=f"the CPU engine's instruction set ({ISA_VARIABLE}: baseline, avx2, avx512); "
+        "default the best, with the others in rows of their own",
+    )
     parser.add_argument("--repeats", type=int, help="alternating calls (default 9; smoke 2)")
     parser.add_argument("--smoke", action="store_true", help="a few instances of every set")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="skip (5)")
@@ -457,14 +476,25 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
+def instruction_sets(options: argparse.Namespace) -> tuple[str, list[str]]:
+    """The instruction set in force, and the others to measure beside it."""
+    if options.backend not in ("auto", "cpu"):
+        return options.backend, []
+    from fastattnerase import _C
+
+    chosen = _C.cpu_isa()
+    return chosen, [] if options.isa else [isa for isa in _C.cpu_isas() if isa != chosen]
+
+
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     if options.isa:
-        os.environ[ISA_VARIABLE] = options.isa  # read when the engine is first used
+        os.environ[ISA_VARIABLE] = options.isa  # read when the engine is loaded
+    isa, options.other_isas = instruction_sets(options)
     results: dict[str, Any] = {
         "machine": machine(),
         "versions": versions(),
-        "isa": options.isa or os.environ.get(ISA_VARIABLE, "automatically chosen"),
+        "isa": isa,
         "backend": options.backend,
         "smoke": options.smoke,
         "repeats": options.repeats,

@@ -1,0 +1,77 @@
+"""The smallest call of every CUDA kernel, for compute-sanitizer to watch.
+
+    compute-sanitizer --tool memcheck python benchmarks/sanitizer_cases.py
+    compute-sanitizer --tool racecheck python benchmarks/sanitizer_cases.py --smallest
+
+Inputs are made on the CPU so that nearly every kernel that runs is the library's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import problems
+import torch
+from harness import Engine
+from problems import RANKINGS, Data
+
+CURVES = ("js", "kl", "label_prob", "mass", "decision", "logits")
+
+
+def cases(smallest: bool) -> Iterator[tuple[str, Data]]:
+    """Lengths on both sides of every change of path: warps, blocks, shared memory, many blocks."""
+    lengths = {"short": [1, 2, 7, 31], "block": [33, 300]}
+    if not smallest:
+        lengths |= {"edges": [0, 1, 32, 64, 127, 129, 1023], "long": [2_500], "longest": [9_001]}
+    for name, sizes in lengths.items():
+        for dtype in (torch.float32,) if smallest else (torch.float32, torch.bfloat16):
+            width, classes = (20, 3) if name != "edges" else (129, 10)
+            data = problems.make(name, np.array(sizes), width, classes, seed=1, dtype=dtype)
+            yield f"{name} {dtype}", data
+
+
+def on_gpu(data: Data) -> Data:
+    return replace(
+        data,
+        values=data.values.cuda(),
+        scores=data.scores.cuda(),
+        offsets=data.offsets.cuda(),
+        head_weight=data.head_weight.cuda(),
+        head_bias=data.head_bias.cuda(),
+    )
+
+
+def run(name: str, data: Data, smallest: bool) -> None:
+    engine = Engine(on_gpu(data), "cuda")
+    fae, batch = engine.fae, engine.batch
+    engine.sweep()
+    engine.sweep(single=True, minimal=True, curves=CURVES)
+    if not smallest:
+        order = fae.rank(batch, "attention", backend="cuda")
+        for direction in ("erase", "keep"):
+            rankings = [*RANKINGS, "renormalized_gradient", "leave_one_out", "minimal", order]
+            fae.erase_prefixes(batch, rankings, direction=direction, backend="cuda")
+        engine.each()
+        engine.minimal()
+        if data.items < 400:
+            fae.erase_prefixes(batch, ["greedy"], backend="cuda")
+            pooled_head = fae.AttentionBatch(
+                batch.values,
+                batch.offsets,
+                scores=batch.scores,
+                head=lambda pooled, instance: pooled.float()[:, :4].contiguous(),
+            )
+            fae.erase_prefixes(pooled_head, ["attention", order], backend="cuda")
+    torch.cuda.synchronize()
+    print(f"ran {name}", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smallest", action="store_true", help="two cases, for slow tools")
+    options = parser.parse_args()
+    for case, problem in cases(options.smallest):
+        run(case, problem, options.smallest)
