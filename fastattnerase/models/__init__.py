@@ -1,1 +1,42 @@
+"""Attention classifiers: FLAN and HAN, their parts by name, training, saving and loading."""
 
+from fastattnerase.models import flan, han
+from fastattnerase.models.attentions import ATTENTIONS, Attention
+from fastattnerase.models.base import KINDS, AttentionClassifier, ModelOutput
+from fastattnerase.models.build import build_model
+from fastattnerase.models.config import ModelConfig
+from fastattnerase.models.encoders import ENCODERS, Encoder
+from fastattnerase.models.errors import ModelError
+from fastattnerase.models.saved import LoadedModel, load_model, save_model
+from fastattnerase.models.training import (
+    EpochRecord,
+    Evaluation,
+    TrainConfig,
+    TrainResult,
+    evaluate,
+    train,
+)
+
+__all__ = [
+    "ATTENTIONS",
+    "ENCODERS",
+    "KINDS",
+    "Attention",
+    "AttentionClassifier",
+    "Encoder",
+    "EpochRecord",
+    "Evaluation",
+    "LoadedModel",
+    "ModelConfig",
+    "ModelError",
+    "ModelOutput",
+    "TrainConfig",
+    "TrainResult",
+    "build_model",
+    "evaluate",
+    "flan",
+    "han",
+    "load_model",
+    "save_model",
+    "train",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
@@ -16,7 +17,7 @@ _CHUNK_ROWS = 8192
 
 
 def _read(
-    path: Path, columns: Sequence[str], separator: str, quoting: int
+    path: Path, columns: Sequence[str], separator: str, quoting: Literal[0, 3]
 ) -> Iterator[Mapping[str, object]]:
     with open_text(path) as file:
         try:
@@ -28,7 +29,7 @@ def _read(
                 keep_default_na=False,
                 na_filter=False,
                 index_col=False,
-                quoting=quoting,  # type: ignore[arg-type]  # the stubs want a literal
+                quoting=quoting,
                 chunksize=_CHUNK_ROWS,
             )
             with chunks:

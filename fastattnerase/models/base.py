@@ -1,0 +1,221 @@
+"""What every attention classifier shares."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fastattnerase.data.dataset import Dataset, DocumentBatch, batches_in_order
+from fastattnerase.data.vocabulary import Vocabulary
+from fastattnerase.models.attentions import ATTENTIONS
+from fastattnerase.models.config import ModelConfig
+from fastattnerase.models.encoders import ENCODERS
+from fastattnerase.models.errors import ModelError
+from fastattnerase.models.packed import segment_pool, segment_softmax
+from fastattnerase.models.registry import Registry
+
+if TYPE_CHECKING:
+    from fastattnerase.batch import AttentionBatch
+
+
+class ModelOutput(NamedTuple):
+    """What a model computes for a batch.
+
+    Attributes:
+        logits: `[B, C]`, float32.
+        values: `[T, D]`, float32, what the last attention layer averages, packed.
+        scores: `[T]`, float32, its scores before the softmax.
+        lengths: `[B]`, int64, items of each document: words (flan) or sentences (han).
+    """
+
+    logits: Tensor
+    values: Tensor
+    scores: Tensor
+    lengths: Tensor
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Run without dropout and without gradients; leave every module's mode as it was found."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+class AttentionLayer(nn.Module):
+    """An encoder, attention over what it gives, and the weighted sum: `c = Σ softmax(e)_i h_i`."""
+
+    def __init__(self, input_size: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.encoder = ENCODERS[config.encoder](input_size, config)
+        self.output_size = self.encoder.output_size
+        self.attention = ATTENTIONS[config.attention](self.output_size, config)
+
+    def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Encode and attend.
+
+        Args:
+            inputs: `[T, I]`, float32, packed.
+            lengths: `[B]`, int64, sum `T`.
+
+        Returns:
+            The pooled vectors `[B, D]`, the values `[T, D]` and the scores `[T]`.
+        """
+        values = self.encoder(inputs, lengths)  # [T, D]
+        scores = self.attention(values)  # [T]
+        return segment_pool(values, segment_softmax(scores, lengths), lengths), values, scores
+
+
+class AttentionClassifier(nn.Module, ABC):
+    """The base of FLAN and HAN: word embeddings, attention layers, a linear classifier.
+
+    Args:
+        config: parts and sizes.
+        vocabulary_size: indices of the vocabulary, padding and unknown included.
+        num_classes: classes.
+        embeddings: `[V, E]`, float32, where the word embeddings start; default: normal random
+            numbers of standard deviation `1 / sqrt(E)`, so that a vector's expected squared length
+            is 1. Embeddings are trained.
+
+    Raises:
+        ModelError: sizes that do not fit, unknown parts.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        vocabulary_size: int,
+        num_classes: int,
+        embeddings: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        if num_classes < 2:
+            raise ModelError(f"num_classes: got {num_classes}; at least 2 is needed")
+        shape = (vocabulary_size, config.embedding_size)
+        if embeddings is not None and embeddings.shape != shape:
+            raise ModelError(
+                f"embeddings: got shape {list(embeddings.shape)}; {list(shape)} needed"
+            )
+        self.config = config
+        self.num_classes = num_classes
+        self.embedding = nn.Embedding(*shape, padding_idx=Vocabulary.PADDING)
+        with torch.no_grad():
+            if embeddings is None:
+                self.embedding.weight.normal_(0.0, config.embedding_size**-0.5)
+                self.embedding.weight[Vocabulary.PADDING] = 0.0
+            else:
+                self.embedding.weight.copy_(embeddings)
+        self.embedding_dropout = nn.Dropout(config.dropout_embedding)
+        self.output_dropout = nn.Dropout(config.dropout_output)
+        self.classifier = nn.Linear(self._build_layers(), num_classes)
+        nn.init.xavier_uniform_(self.classifier.weight)
+        nn.init.zeros_(self.classifier.bias)
+
+    @abstractmethod
+    def _build_layers(self) -> int:
+        """Make the attention layers; give the width of the document vector."""
+
+    @abstractmethod
+    def _attend(self, words: Tensor, batch: DocumentBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """From word vectors `[T, E]` to document vectors, values, scores and lengths."""
+
+    def forward(self, batch: DocumentBatch) -> ModelOutput:
+        """Classify documents.
+
+        Args:
+            batch: documents, on the model's device.
+
+        Returns:
+            The logits, and what the last attention layer saw.
+        """
+        words = self.embedding_dropout(self.embedding(batch.token_ids))  # [T, E]
+        vectors, values, scores, lengths = self._attend(words, batch)
+        if self.config.dropout_style == "code":
+            logits = self.output_dropout(self.classifier(vectors))  # [B, C]
+        else:
+            logits = self.classifier(self.output_dropout(vectors))  # [B, C]
+        return ModelOutput(logits, values, scores, lengths)
+
+    def attention_outputs(
+        self,
+        dataset: Dataset,
+        *,
+        batch_tokens: int = 32768,
+        device: torch.device | str | None = None,
+    ) -> Iterator[tuple[AttentionBatch, Tensor]]:
+        """Stream what the last attention layer sees, with the model's own logits.
+
+        The items are the words of a flat model and the sentences of a hierarchical one. Dropout is
+        off; the mode of the model and the random state are left as found.
+
+        Args:
+            dataset: the documents.
+            batch_tokens: words of a batch, at most; a longer document makes a batch of its own.
+            device: where to compute, the model moves there; default: where the model is.
+
+        Yields:
+            A batch with the documents' ids, float32 values, scores before the softmax and the
+            classifier as the head, and the logits `[B, C]`, float32, of the model's forward pass.
+
+        Example:
+            >>> for batch, logits in model.attention_outputs(dataset):  # doctest: +SKIP
+            ...     print(batch.offsets, logits.argmax(1))
+        """
+        from fastattnerase.batch import AttentionBatch
+        from fastattnerase.models.packed import offsets_of
+
+        if device is not None:
+            self.to(device)
+        weight = self.classifier.weight.detach()  # [C, D]
+        bias = self.classifier.bias.detach()  # [C]
+        for documents in batches_in_order(dataset, batch_tokens):
+            with evaluating(self):
+                output = self(documents.to(weight.device))
+            batch = AttentionBatch(
+                output.values,
+                offsets_of(output.lengths),
+                scores=output.scores,
+                head_weight=weight,
+                head_bias=bias,
+                ids=documents.ids.to(weight.device),
+            )
+            yield batch, output.logits
+
+    def attention_batches(
+        self,
+        dataset: Dataset,
+        *,
+        batch_tokens: int = 32768,
+        device: torch.device | str | None = None,
+    ) -> Iterator[AttentionBatch]:
+        """Stream what the last attention layer sees: `attention_outputs` without the logits.
+
+        Args:
+            dataset: the documents.
+            batch_tokens: words of a batch, at most.
+            device: where to compute; default: where the model is.
+
+        Yields:
+            The batches, in the order of the data set.
+
+        Example:
+            >>> for batch in model.attention_batches(dataset):  # doctest: +SKIP
+            ...     print(fae.minimal_flip_set(batch).size)
+        """
+        for batch, _ in self.attention_outputs(dataset, batch_tokens=batch_tokens, device=device):
+            yield batch
+
+
+KINDS: Registry[Callable[[ModelConfig, int, int, Tensor | None], AttentionClassifier]] = Registry(
+    "kind of model"
+)

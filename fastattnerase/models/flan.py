@@ -1,0 +1,23 @@
+"""The flat attention network: one attention layer over all words."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fastattnerase.data.dataset import DocumentBatch
+from fastattnerase.models.base import KINDS, AttentionClassifier, AttentionLayer
+
+
+@KINDS.register("flan")
+class FLAN(AttentionClassifier):
+    """A flat attention network (Serrano & Smith 2019, section 3.1).
+
+    Embeddings, dropout, encoder over the whole document, attention over its words, classifier.
+    """
+
+    def _build_layers(self) -> int:
+        self.words = AttentionLayer(self.config.embedding_size, self.config)
+        return self.words.output_size
+
+    def _attend(self, words: Tensor, batch: DocumentBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return *self.words(words, batch.document_lengths), batch.document_lengths

@@ -1,0 +1,29 @@
+"""The hierarchical attention network: words to sentences, sentences to the document."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from fastattnerase.data.dataset import DocumentBatch
+from fastattnerase.models.base import KINDS, AttentionClassifier, AttentionLayer
+
+
+@KINDS.register("han")
+class HAN(AttentionClassifier):
+    """A hierarchical attention network (Yang et al. 2016; Serrano & Smith 2019, section 3.1).
+
+    Each sentence: embeddings, dropout, word encoder, attention. Each document: sentence vectors,
+    dropout, sentence encoder, attention, classifier. The items of the last attention layer are the
+    sentences.
+    """
+
+    def _build_layers(self) -> int:
+        self.words = AttentionLayer(self.config.embedding_size, self.config)
+        self.sentence_dropout = nn.Dropout(self.config.dropout_sentence)
+        self.sentences = AttentionLayer(self.words.output_size, self.config)
+        return self.sentences.output_size
+
+    def _attend(self, words: Tensor, batch: DocumentBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        sentences = self.words(words, batch.sentence_lengths)[0]  # [S, D]
+        sentences = self.sentence_dropout(sentences)
+        return *self.sentences(sentences, batch.sentence_counts), batch.sentence_counts

@@ -1,0 +1,125 @@
+"""Trained models on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from fastattnerase.data.config import DataConfig
+from fastattnerase.data.vocabulary import Vocabulary
+from fastattnerase.models.base import AttentionClassifier
+from fastattnerase.models.build import build_model
+from fastattnerase.models.config import ModelConfig
+from fastattnerase.models.errors import ModelError
+from fastattnerase.models.storage import read_json, read_tensors, write_json, write_tensors
+from fastattnerase.models.training import TrainConfig
+
+_FORMAT = 1
+_WEIGHTS, _VOCABULARY, _DESCRIPTION = "model.safetensors", "vocabulary.json", "model.json"
+
+
+class LoadedModel(NamedTuple):
+    """A model from disk, with what belongs to it.
+
+    Attributes:
+        model: the model, in evaluation mode.
+        vocabulary: its words.
+        classes: its classes' names.
+        data_config: the data it was trained on.
+        train_config: how it was trained; None where not saved.
+        metadata: what else was saved beside it.
+    """
+
+    model: AttentionClassifier
+    vocabulary: Vocabulary
+    classes: list[str]
+    data_config: DataConfig
+    train_config: TrainConfig | None
+    metadata: dict[str, Any]
+
+
+def save_model(
+    directory: str | Path,
+    model: AttentionClassifier,
+    *,
+    vocabulary: Vocabulary,
+    classes: Sequence[str],
+    data_config: DataConfig,
+    train_config: TrainConfig | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> None:
+    """Save a model: `model.safetensors`, `vocabulary.json` and, last, `model.json`.
+
+    Args:
+        directory: a folder, made where it is missing; an older model in it is replaced.
+        model: the model.
+        vocabulary: its words.
+        classes: its classes' names.
+        data_config: the data it was trained on.
+        train_config: how it was trained.
+        metadata: anything JSON-able to keep beside it, such as its accuracies.
+
+    Example:
+        >>> save_model("runs/flan", model, vocabulary=vocabulary, classes=["0", "1"],
+        ...            data_config=DataConfig(path="reviews.csv"))  # doctest: +SKIP
+    """
+    directory = Path(directory)
+    write_tensors(directory / _WEIGHTS, model.state_dict())
+    write_json(directory / _VOCABULARY, vocabulary.to_dict())
+    description = {
+        "format": _FORMAT,
+        "model": model.config.to_dict(),
+        "classes": list(classes),
+        "data": data_config.to_dict(),
+        "train": None if train_config is None else train_config.to_dict(),
+        "metadata": dict(metadata or {}),
+    }
+    write_json(directory / _DESCRIPTION, description)
+
+
+def load_model(directory: str | Path, *, device: torch.device | str = "cpu") -> LoadedModel:
+    """Load a model that `save_model` wrote.
+
+    Args:
+        directory: its folder.
+        device: where to put it.
+
+    Returns:
+        The model and what belongs to it.
+
+    Raises:
+        ModelError: no model there, or a damaged one.
+
+    Example:
+        >>> loaded = load_model("runs/flan")  # doctest: +SKIP
+        >>> loaded.classes  # doctest: +SKIP
+        ['0', '1']
+    """
+    directory = Path(directory)
+    if not (directory / _DESCRIPTION).exists():
+        raise ModelError(f"{directory} holds no saved model: it has no {_DESCRIPTION}")
+    description = read_json(directory / _DESCRIPTION)
+    if description.get("format") != _FORMAT:
+        raise ModelError(
+            f"{directory / _DESCRIPTION} has format {description.get('format')!r}; this version "
+            f"reads format {_FORMAT}"
+        )
+    try:
+        vocabulary = Vocabulary.from_dict(read_json(directory / _VOCABULARY))
+        config = ModelConfig.from_dict(description["model"])
+        model = build_model(config, vocabulary, len(description["classes"]))
+        model.load_state_dict(read_tensors(directory / _WEIGHTS))
+        train = description["train"]
+        return LoadedModel(
+            model.to(device).eval(),
+            vocabulary,
+            list(description["classes"]),
+            DataConfig.from_dict(description["data"]),
+            None if train is None else TrainConfig.from_dict(train),
+            description["metadata"],
+        )
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise ModelError(f"the files in {directory} do not belong together: {error}") from error
