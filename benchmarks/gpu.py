@@ -170,7 +170,7 @@ class Bench:
         )  # fmt: skip
         return best
 
-    def loop(self, data: Data, dtype: str) -> float | None:
+    def loop(self, data: Data, dtype: str) -> float:
         """One forward pass per prefix, on evenly spaced prefixes of the first instance, scaled."""
         end = int(data.offsets[1])
         points = torch.linspace(1, end, min(end, LOOP_ITEMS // 4)).long()
@@ -190,7 +190,7 @@ class Bench:
         dtype: str,
         backend: str,
         torch_seconds: float,
-        loop_seconds: float | None,
+        loop_seconds: float,
     ) -> None:
         engines = [Engine(copy, backend) for copy in copies]
         engine = engines[0]
@@ -216,7 +216,7 @@ class Bench:
                 data, backend, dtype, what, seconds,
                 extra_bytes=self.memory(calls[0]),
                 ratio_to_torch=torch_seconds / seconds,
-                ratio_to_loop=loop_seconds / seconds if loop_seconds else None,
+                ratio_to_loop=loop_seconds / seconds,
                 **facts,
             )  # fmt: skip
 
@@ -323,6 +323,21 @@ def report(results: dict[str, Any]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def short(results: dict[str, Any]) -> str:
+    """The engine's rows alone, narrow: the last thing a run prints."""
+    rows = [row for row in results["rows"] if row["backend"] != "torch"]
+    columns = ("set", "backend", "dtype", "what", "median", "of copy", "x (1)", "x (4)")
+    table = []
+    for row in rows:
+        full = dict(zip(COLUMNS, cells(row), strict=True))
+        keys = [*COLUMNS[:5], "of copy bandwidth", "times (1)", "times (4)"]
+        table.append([full[key] for key in keys])
+    lines = [markdown(list(columns), table)]
+    if results["copy_bandwidth"]:
+        lines.append(f"copy bandwidth {results['copy_bandwidth'] / 1e9:.0f} GB/s")
+    return "\n".join([*lines, *(f"FAILED {failure}" for failure in results["failures"])])
+
+
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -393,12 +408,11 @@ def main(arguments: list[str] | None = None) -> int:
         "rows": bench.rows,
         "failures": bench.failures,
     }
-    text = report(results)
-    print(text)
+    print(f"\n{short(results)}")
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(results, indent=1) + "\n")
-        options.json.with_suffix(".md").write_text(text)
+        options.json.with_suffix(".md").write_text(report(results))
     return 1 if bench.failures else 0
 
 

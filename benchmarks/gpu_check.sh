@@ -134,7 +134,7 @@ else
 fi
 
 echo
-[ -f "$results/gpu.md" ] && cut -c1-230 "$results/gpu.md"
+[ -f "$results/bench.log" ] && sed -n '/^| set /,$p' "$results/bench.log"
 echo
 {
   printf '%s\n' "${summary[@]}"

@@ -452,7 +452,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--threads", default="1,2", help="thread counts, comma-separated")
+    parser.add_argument("--threads", help="comma-separated (default 1,2; smoke 1)")
     parser.add_argument("--sets", default=",".join(problems.SETS), help="comma-separated")
     parser.add_argument("--backend", default="auto", help="a backend of fastattnerase.backends()")
     parser.add_argument(
@@ -466,7 +466,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="skip (5)")
     parser.add_argument("--json", type=Path, help="write results here, and Markdown beside")
     options = parser.parse_args(arguments)
-    options.threads = [int(part) for part in options.threads.split(",")]
+    threads = options.threads or ("1" if options.smoke else "1,2")
+    options.threads = [int(part) for part in threads.split(",")]
     options.sets = [name for name in options.sets.split(",") if name]
     for name in options.sets:
         if name not in problems.SETS:
