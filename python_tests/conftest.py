@@ -1,0 +1,111 @@
+"""Backends under test, seeds, and the count of tests each backend ran."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+GPU = torch.cuda.is_available()
+if not GPU:
+    # Read when a kernel is defined, so before any kernel module is imported.
+    os.environ["TRITON_INTERPRET"] = "1"
+
+from contract import runners
+from contract.harness import Runner
+
+_required: list[str] = []
+_whole = False
+_ran: Counter[str] = Counter()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("fastattnerase")
+    group.addoption("--gpu", action="store_true", help="fail where no GPU is found")
+    group.addoption("--backends", default="", help="comma list of backends, default all that must")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--gpu") and not GPU:
+        raise pytest.UsageError("--gpu: torch finds no GPU")
+    named = config.getoption("--backends")
+    _required[:] = named.split(",") if named else runners.required(GPU)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "runner" in metafunc.fixturenames:
+        metafunc.parametrize("runner", _required, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A run that leaves out no contract test has to have run every backend."""
+    global _whole
+    narrowed = config.option.keyword or config.option.markexpr
+    narrowed = narrowed or getattr(config.option, "lf", False) or any("::" in a for a in config.args)
+    _whole = not narrowed and any(_backend_of(item) for item in items)
+
+
+def _backend_of(item: pytest.Item) -> str | None:
+    spec = getattr(item, "callspec", None)
+    return spec.params.get("runner") if spec else None
+
+
+@pytest.fixture
+def runner(request: pytest.FixtureRequest) -> Runner:
+    """One backend, with the device its tensors have to be on."""
+    request.node.user_properties.append(("backend", request.param))
+    return runners.load(request.param, GPU)
+
+
+@pytest.fixture(autouse=True)
+def _seeds() -> Iterator[None]:
+    torch.manual_seed(0)
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that torch hands out uninitialised is full of NaN or of the least integer."""
+    for name in ("empty", "empty_like", "empty_strided"):
+        monkeypatch.setattr(torch, name, _poisoning(getattr(torch, name)))
+    monkeypatch.setattr(torch.Tensor, "new_empty", _poisoning(torch.Tensor.new_empty))
+
+
+def _poisoning(function):  # noqa: ANN001, ANN202
+    def poisoned(*args, **kwargs):  # noqa: ANN002, ANN003, ANN202
+        tensor = function(*args, **kwargs)
+        if tensor.device.type == "meta":
+            return tensor
+        if tensor.is_floating_point():
+            return tensor.fill_(float("nan"))
+        return tensor.fill_(1 if tensor.dtype == torch.bool else torch.iinfo(tensor.dtype).min)
+
+    return poisoned
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" and not report.skipped:
+        _ran.update(value for name, value in report.user_properties if name == "backend")
+
+
+def _idle() -> list[str]:
+    return [name for name in _required if not _ran[name]] if _whole else []
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if _idle() and not session.config.option.collectonly and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not _ran and not _idle():
+        return
+    terminalreporter.section("contract tests per backend")
+    for name in dict.fromkeys((*_required, *_ran)):
+        note = "  RAN NOTHING: the run fails" if name in _idle() else ""
+        terminalreporter.write_line(f"{name:>14} {_ran[name]:6d}{note}")

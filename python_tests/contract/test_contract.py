@@ -1,0 +1,58 @@
+"""Every case of the contract, through every backend, judged by the oracle and the reference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from contract.cases import CASES, Built, build
+from contract.harness import (
+    Judge,
+    Runner,
+    allocate,
+    compare_with_reference,
+    on_orders,
+    run,
+    subset,
+    take,
+    to_cpu,
+    wanted,
+)
+from fastattnerase.backends.base import Outputs
+from fastattnerase.backends.reference import BACKEND as REFERENCE
+
+REFERENCE_INSTANCES = 60  # the reference takes one instance at a time
+
+
+def reference_of(built: Built, out: Outputs) -> tuple[Outputs, Outputs]:
+    """The backend's results on some instances, and the reference's on the same orders."""
+    instances = built.some(REFERENCE_INSTANCES)
+    problem = subset(on_orders(built.problem, out.order), instances)
+    ref = allocate(problem, wanted(built.case) | {"order": False}, float("nan"))
+    REFERENCE.sweep(problem, ref)
+    return take(out, built.problem, instances), ref
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(runner: Runner, name: str) -> None:
+    """Poison, guard bands, repeats, then the oracle, then the reference on the same orders."""
+    built = runner.build(CASES[name])
+    reasons = runner.backend.unsupported(built.problem)
+    if reasons:
+        assert built.case.heads > 1, f"{runner.name} refuses {name}: {reasons}"
+        return
+    out = to_cpu(run(runner, built.problem, wanted(built.case)))
+    built = built if runner.device == "cpu" else build(built.case)
+    Judge(built, out).judge()
+    if runner.name != "reference":
+        mine, ref = reference_of(built, out)
+        narrow = built.problem.values.dtype != torch.float64
+        compare_with_reference(mine, ref, built.case.exact, narrow)
+
+
+def test_cases_are_one_description_of_distinct_problems() -> None:
+    assert len(CASES) > 180
+    kinds = {replace(case, name="") for case in CASES.values()}
+    assert len(kinds) == len(CASES), "two cases describe the same problem"
