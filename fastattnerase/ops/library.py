@@ -25,7 +25,7 @@ ALWAYS = 6
 BIT = {name: 1 << i for i, name in enumerate(FIELDS[ALWAYS:])}
 _KINDS = {int(kind): kind for kind in RankingKind}
 
-_LIBRARY = torch.library.Library("fastattnerase", "DEF")  # noqa: TOR901
+_LIBRARY = torch.library.Library("fastattnerase", "DEF")
 _LIBRARY.define(
     "sweep(Tensor values, Tensor offsets, Tensor attention, bool is_scores, Tensor head_weight, "
     "Tensor head_bias, Tensor ids, int[] rankings, int[] ranking_args, Tensor[] orders, "

@@ -173,7 +173,7 @@ class Sweep(_Movable):
     minimal: MinimalFlipSet | None
 
     def to_pandas(self) -> pd.DataFrame:
-        """Make the table of `prefixes`, with minimal_size and minimal_flip_label where asked for."""
+        """Make the table of `prefixes`, with minimal_size and minimal_flip_label if asked for."""
         table = self.prefixes.to_pandas()
         if self.minimal is not None:
             R = len(self.prefixes.rankings)

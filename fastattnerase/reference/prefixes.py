@@ -26,7 +26,7 @@ class Prefixes:
 
 def erase(instance: Instance, order: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Decision, logits, mass and near-tie of every prefix of `order` [n], erased."""
-    n, C = instance.n, instance.C
+    n = instance.n
     logits = instance.bias.repeat(n + 1, 1)  # [n + 1, C]
     mass = suffix_sums(instance.weights[order].mean(1))  # [n + 1], the mean over heads
     for h in range(instance.H):
@@ -53,7 +53,6 @@ def erase(instance: Instance, order: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
     near = instance.near_zero(compared, compared_mass)
     decision[0] = instance.label
     logits[0] = instance.logits
-    assert decision.shape == (n + 1,) and logits.shape == (n + 1, C)
     return decision, logits, mass, near
 
 
