@@ -1,7 +1,101 @@
+// Keyword-only bindings of the CPU engine; the caller's mistakes become ValueErrors.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <string>
+
 #include "bindings/register.h"
+#include "bindings/sweep_args.h"
+#include "cpu/engine.h"
 
 namespace fae {
+namespace {
 
-void register_cpu(pybind11::module_& m) { m.attr("cpu_variants") = pybind11::make_tuple("baseline"); }
+std::string number(double value) { return std::string(py::str(py::float_(value))); }
+
+[[noreturn]] void raise(const cpu::Error& error) {
+  const std::string where = " at position " + std::to_string(error.position) + " of instance " +
+                            std::to_string(error.instance);
+  switch (error.fault) {
+    case cpu::Fault::kNegativeWeight:
+      throw py::value_error("weights: got " + number(error.value) + where +
+                            ", needs weights that are not negative");
+    case cpu::Fault::kNotPermutation: {
+      const std::string row = error.row < 0 ? "" : " (order " + std::to_string(error.row) + ")";
+      throw py::value_error("rankings: got position " +
+                            std::to_string(static_cast<std::int64_t>(error.value)) + where + row +
+                            ", needs a permutation of the instance's positions");
+    }
+    case cpu::Fault::kNanKey:
+      throw py::value_error("rankings: got a NaN score" + where + " (scores " +
+                            std::to_string(error.row) + "), needs scores that are not NaN");
+    default:
+      throw py::value_error("offsets: got " +
+                            std::to_string(static_cast<std::int64_t>(error.value)) +
+                            " at the end of instance " + std::to_string(error.instance) +
+                            ", needs offsets that start at 0, never decrease and end at T");
+  }
+}
+
+void cpu_sweep(const py::kwargs& kwargs) {
+  ArgReader reader(kwargs);
+  const SweepArgs args(reader);
+  reader.finish();
+  require_workspace(args.params, cpu::sweep_workspace_bytes(args.params));
+  cpu::Error error;
+  {
+    const py::gil_scoped_release release;
+    error = cpu::sweep(args.params);
+  }
+  if (error.fault != cpu::Fault::kNone) raise(error);
+}
+
+std::int64_t cpu_sweep_workspace(const py::kwargs& kwargs) {
+  ArgReader reader(kwargs);
+  const SweepArgs args(reader);
+  reader.finish();
+  return cpu::sweep_workspace_bytes(args.params);
+}
+
+void cpu_pooled_prefixes(const py::kwargs& kwargs) {
+  ArgReader reader(kwargs);
+  const PooledParams params = read_pooled(reader);
+  reader.finish();
+  require_workspace(params, cpu::pooled_workspace_bytes(params));
+  cpu::Error error;
+  {
+    const py::gil_scoped_release release;
+    error = cpu::pooled_prefixes(params);
+  }
+  if (error.fault != cpu::Fault::kNone) raise(error);
+}
+
+std::int64_t cpu_pooled_workspace(const py::kwargs& kwargs) {
+  ArgReader reader(kwargs);
+  const PooledParams params = read_pooled(reader);
+  reader.finish();
+  return cpu::pooled_workspace_bytes(params);
+}
+
+void cpu_select_variant(const std::string& name) {
+  if (cpu::select_variant(name)) return;
+  std::string names;
+  for (const std::string& known : cpu::variants()) names += " " + known;
+  throw py::value_error("name: got " + name + ", this machine runs:" + names);
+}
+
+}  // namespace
+
+void register_cpu(py::module_& m) {
+  m.def("cpu_sweep", &cpu_sweep, "One fused sweep; the fields of SweepParams by keyword.");
+  m.def("cpu_sweep_workspace", &cpu_sweep_workspace, "Bytes of scratch memory of `cpu_sweep`.");
+  m.def("cpu_pooled_prefixes", &cpu_pooled_prefixes,
+        "Pooled vectors of prefixes; the fields of PooledParams by keyword.");
+  m.def("cpu_pooled_workspace", &cpu_pooled_workspace,
+        "Bytes of scratch memory of `cpu_pooled_prefixes`.");
+  m.def("cpu_variants", &cpu::variants, "Instruction-set variants that run here, fastest first.");
+  m.def("cpu_variant", &cpu::variant, "The variant in use.");
+  m.def("cpu_select_variant", &cpu_select_variant, py::arg("name"), "Use one variant from now on.");
+}
 
 }  // namespace fae

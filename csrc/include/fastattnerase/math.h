@@ -7,7 +7,7 @@
 #if defined(__CUDACC__)
 #define FAE_HD __host__ __device__ inline
 #else
-#define FAE_HD inline
+#define FAE_HD static inline  // internal: a unit built for one instruction set must not export it
 #endif
 
 namespace fae {

@@ -1,0 +1,69 @@
+// Which instruction-set variant runs: the widest that processor and operating system offer, unless
+// FASTATTNERASE_CPU_ISA or `select_variant` says otherwise.
+#include <atomic>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "cpu/variant.h"
+
+namespace fae::cpu {
+namespace {
+
+std::vector<const Variant*> runnable() {
+  std::vector<const Variant*> list;
+#if defined(FAE_CPU_X86)
+  // The compiler's run-time support asks CPUID and, through XGETBV, the operating system.
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    list.push_back(&kAvx512);
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) list.push_back(&kAvx2);
+#endif
+  list.push_back(&kBaseline);
+  return list;
+}
+
+const Variant* find(const std::string& name) {
+  for (const Variant* variant : runnable()) {
+    if (name == variant->name) return variant;
+  }
+  return nullptr;
+}
+
+std::atomic<const Variant*>& current() {
+  static std::atomic<const Variant*> variant = [] {
+    const char* forced = std::getenv("FASTATTNERASE_CPU_ISA");
+    if (forced == nullptr || *forced == '\0') return runnable().front();
+    const Variant* found = find(forced);
+    if (found == nullptr) {
+      std::string names;
+      for (const std::string& name : variants()) names += " " + name;
+      throw std::invalid_argument(std::string("FASTATTNERASE_CPU_ISA: got ") + forced +
+                                  ", this machine runs:" + names);
+    }
+    return found;
+  }();
+  return variant;
+}
+
+}  // namespace
+
+std::vector<std::string> variants() {
+  std::vector<std::string> names;
+  for (const Variant* variant : runnable()) names.emplace_back(variant->name);
+  return names;
+}
+
+const Variant& selected_variant() { return *current().load(); }
+
+std::string variant() { return selected_variant().name; }
+
+bool select_variant(const std::string& name) {
+  const Variant* found = find(name);
+  if (found != nullptr) current() = found;
+  return found != nullptr;
+}
+
+}  // namespace fae::cpu

@@ -1,0 +1,284 @@
+// Shares a batch out among threads: chunks of instances, a long instance in parts.
+//
+// An instance's results do not depend on which thread, chunk or part computes it, so that neither
+// the thread count nor the batch around it can change a bit of them.
+#include "cpu/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "cpu/threads.h"
+#include "cpu/variant.h"
+
+namespace fae::cpu {
+namespace {
+
+// Below this many features and sums a thread's wake-up costs more than it saves.
+constexpr std::int64_t kWorkPerThread = 200'000;
+// Shorter instances are never split.
+constexpr std::int64_t kLong = 8192;
+constexpr std::int64_t kSplit = 4096;  // items of a long instance projected at a time
+
+constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+
+template <class Params>
+bool valid_range(const Params& p, std::int64_t b) {
+  return p.offsets[b] >= 0 && p.offsets[b] <= p.offsets[b + 1] && p.offsets[b + 1] <= p.T;
+}
+
+template <class Params>
+std::int64_t longest(const Params& p) {
+  std::int64_t n = 0;
+  for (std::int64_t b = 0; b < p.B; ++b) {
+    if (valid_range(p, b)) n = std::max(n, p.offsets[b + 1] - p.offsets[b]);
+  }
+  return n;
+}
+
+template <class Params>
+Error check_offsets(const Params& p) {
+  if (p.offsets[0] != 0) return {Fault::kOffsets, 0, 0, -1, double(p.offsets[0])};
+  for (std::int64_t b = 0; b < p.B; ++b) {
+    if (!valid_range(p, b)) return {Fault::kOffsets, b, 1, -1, double(p.offsets[b + 1])};
+  }
+  if (p.offsets[p.B] != p.T) return {Fault::kOffsets, p.B, 0, -1, double(p.offsets[p.B])};
+  return {};
+}
+
+std::int64_t work_of(const SweepParams& p) {
+  const double items = static_cast<double>(p.T + p.B);
+  const double work = items * (static_cast<double>(p.H * p.D) +
+                               8.0 * static_cast<double>(p.R + 1) * static_cast<double>(p.C + 8));
+  return work > 1e18 ? static_cast<std::int64_t>(1e18) : static_cast<std::int64_t>(work);
+}
+
+std::int32_t threads_for(std::int64_t work, std::int32_t limit) {
+  return static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(work / kWorkPerThread, 1, std::max(limit, 1)));
+}
+
+template <class T>
+double largest_row_norm(const void* weight, std::int64_t rows, std::int64_t columns) {
+  const T* w = static_cast<const T*>(weight);
+  double largest = 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    double sum = 0;
+    for (std::int64_t k = 0; k < columns; ++k) {
+      sum += static_cast<double>(w[r * columns + k]) * static_cast<double>(w[r * columns + k]);
+    }
+    largest = std::max(largest, sum);
+  }
+  return std::sqrt(largest);
+}
+
+constexpr std::int64_t kAlign = 64;
+
+struct Memory {
+  char* base;
+  std::int64_t shared, work;  // bytes a thread
+  char* shared_of(std::int32_t thread) const { return base + thread * (shared + work); }
+  char* work_of(std::int32_t thread) const { return shared_of(thread) + shared; }
+};
+
+Memory memory_of(const SweepParams& p, const Variant& v) {
+  const std::int64_t n = longest(p);
+  const auto base = reinterpret_cast<std::uintptr_t>(p.workspace);
+  return {reinterpret_cast<char*>((base + kAlign - 1) / kAlign * kAlign), v.shared_bytes(p, n),
+          v.work_bytes(p, n)};
+}
+
+// The error of the first instance that has one, whatever the threads' timing.
+class FirstError {
+ public:
+  bool before(std::int64_t instance) const { return instance_.load() < instance; }
+  void report(const Error& error) {
+    if (error.fault == Fault::kNone) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (error.instance < instance_.load()) {
+      instance_ = error.instance;
+      error_ = error;
+    }
+  }
+  Error get() const { return error_; }
+
+ private:
+  std::atomic<std::int64_t> instance_{kNone};
+  std::mutex mutex_;
+  Error error_;
+};
+
+// One instance, its items projected and its rankings done by all threads.
+void sweep_long(const Context& c, const Variant& v, const Memory& m, std::int32_t threads,
+                std::int64_t b, FirstError& errors) {
+  char* shared = m.shared_of(0);
+  const std::int64_t n = c.p.offsets[b + 1] - c.p.offsets[b];
+  const Error error = v.load(c, b, shared);
+  if (error.fault != Fault::kNone) {
+    errors.report(error);
+    return;
+  }
+  std::atomic<std::int64_t> next{0};
+  run_on_threads(threads, [&](std::int32_t) {
+    for (std::int64_t i = kSplit * next++; i < n; i = kSplit * next++) {
+      v.project(c, shared, i, std::min(n, i + kSplit));
+    }
+  });
+  v.originate(c, shared, m.work_of(0));
+  const std::int64_t parts = v.num_parts(c);
+  std::atomic<std::int64_t> status{0};
+  Error first;
+  std::int64_t first_part = kNone;
+  std::mutex mutex;
+  next = 0;
+  run_on_threads(threads, [&](std::int32_t thread) {
+    for (std::int64_t r = next++; r < parts; r = next++) {
+      std::int64_t bits = 0;
+      const Error found = v.part(c, shared, m.work_of(thread), r, &bits);
+      status |= bits;
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (found.fault != Fault::kNone && r < first_part) {
+        first = found;
+        first_part = r;
+      }
+    }
+  });
+  errors.report(first);
+  if (first.fault == Fault::kNone) v.finish(c, shared, status);
+}
+
+template <class T>
+void fill(T* to, std::int64_t count, T value) {
+  if (to != nullptr) std::fill(to, to + count, value);
+}
+
+void fill_real(void* to, bool wide, std::int64_t count) {
+  if (wide) {
+    fill(static_cast<double*>(to), count, std::numeric_limits<double>::quiet_NaN());
+  } else {
+    fill(static_cast<float*>(to), count, std::numeric_limits<float>::quiet_NaN());
+  }
+}
+
+// Results of a batch whose offsets are wrong: undefined, until valid instances overwrite theirs.
+void write_all_invalid(const SweepParams& p) {
+  const bool wide = p.values_dtype == kFloat64;
+  const std::int64_t points = p.R * (p.T + p.B);
+  fill<std::int64_t>(p.label, p.B, -1);
+  fill_real(p.probabilities, wide, p.B * p.C);
+  fill<std::int64_t>(p.status, p.B, kInvalid);
+  fill<std::int64_t>(p.first_flip, p.R * p.B, -1);
+  fill<std::int64_t>(p.flip_label, p.R * p.B, -1);
+  fill(p.removed_mass, p.R * p.B, std::numeric_limits<double>::quiet_NaN());
+  fill_real(p.curve_js, wide, points);
+  fill_real(p.curve_kl, wide, points);
+  fill_real(p.curve_label_prob, wide, points);
+  fill(p.curve_mass, points, std::numeric_limits<double>::quiet_NaN());
+  fill<std::int64_t>(p.curve_decision, points, -1);
+  fill_real(p.curve_logits, wide, points * p.C);
+  fill<std::int64_t>(p.order, p.R * p.T, -1);
+  fill<std::int64_t>(p.single_flip_label, p.T, -1);
+  fill_real(p.single_js, wide, p.T);
+  fill_real(p.single_drop, wide, p.T);
+  fill<std::int64_t>(p.minimal_size, p.B, -1);
+  fill<std::int64_t>(p.minimal_flip_label, p.B, -1);
+  fill<std::int64_t>(p.minimal_order, p.T, -1);
+}
+
+}  // namespace
+
+std::int64_t sweep_workspace_bytes(const SweepParams& p) {
+  if (p.B == 0) return 0;
+  const Variant& v = selected_variant();
+  const Memory m = memory_of(p, v);
+  return threads_for(work_of(p), p.num_threads) * (m.shared + m.work) + kAlign;
+}
+
+Error sweep(const SweepParams& p) {
+  if (p.B == 0) return {};
+  const Error offsets = check_offsets(p);
+  if (offsets.fault != Fault::kNone) {
+    if (p.validate != 0) return offsets;
+    write_all_invalid(p);
+  }
+  const Variant& v = selected_variant();
+  const Memory m = memory_of(p, v);
+  const std::int32_t threads = threads_for(work_of(p), p.num_threads);
+  Context c{p, p.values_dtype == kFloat64 ? largest_row_norm<double>(p.head_weight, p.C, p.H * p.D)
+                                          : largest_row_norm<float>(p.head_weight, p.C, p.H * p.D)};
+
+  // Chunks of consecutive instances of about equal work; a long instance is a chunk of its own.
+  const std::int64_t items = std::max<std::int64_t>(1, (p.T + p.B) / (threads * 16));
+  const auto is_long = [&](std::int64_t b) {
+    const std::int64_t n = p.offsets[b + 1] - p.offsets[b];
+    return threads > 1 && n >= kLong && n > p.T / (2 * threads) && valid_range(p, b);
+  };
+  FirstError errors;
+  std::int64_t next_instance = 0;
+  std::mutex mutex;
+  const auto grab = [&](std::int64_t* begin, std::int64_t* end) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    std::int64_t b = next_instance;
+    while (b < p.B && (is_long(b) || !valid_range(p, b))) ++b;
+    *begin = b;
+    std::int64_t size = 0;
+    while (b < p.B && size < items && valid_range(p, b) && !is_long(b)) {
+      size += p.offsets[b + 1] - p.offsets[b] + 1;
+      ++b;
+    }
+    *end = next_instance = b;
+    return *begin < *end;
+  };
+  run_on_threads(threads, [&](std::int32_t thread) {
+    std::int64_t begin, end;
+    while (grab(&begin, &end)) {
+      if (errors.before(begin)) return;
+      errors.report(v.run(c, begin, end, m.shared_of(thread), m.work_of(thread)));
+    }
+  });
+  for (std::int64_t b = 0; threads > 1 && b < p.B; ++b) {
+    if (is_long(b) && !errors.before(b)) sweep_long(c, v, m, threads, b, errors);
+  }
+  return errors.get();
+}
+
+std::int64_t pooled_workspace_bytes(const PooledParams& p) {
+  if (p.M == 0) return 0;
+  const std::int64_t bytes = selected_variant().pooled_work_bytes(p, longest(p));
+  return std::max(p.num_threads, 1) * bytes + kAlign;
+}
+
+Error pooled_prefixes(const PooledParams& p) {
+  if (p.M == 0) return {};
+  const Error offsets = check_offsets(p);
+  if (offsets.fault != Fault::kNone) return offsets;
+  for (std::int64_t b = 0; b < p.B; ++b) {
+    const std::int64_t n = p.offsets[b + 1] - p.offsets[b];
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t given = p.order[p.offsets[b] + i];
+      if (given < 0 || given >= n) return {Fault::kNotPermutation, b, i, -1, double(given)};
+    }
+  }
+  const Variant& v = selected_variant();
+  const std::int64_t bytes = v.pooled_work_bytes(p, longest(p));
+  const auto address = reinterpret_cast<std::uintptr_t>(p.workspace);
+  char* const base = reinterpret_cast<char*>((address + kAlign - 1) / kAlign * kAlign);
+  // The instances that own points of [point_begin, point_begin + M).
+  const auto first_point = [&](std::int64_t b) { return p.offsets[b] + b; };
+  std::int64_t begin = 0;
+  while (first_point(begin + 1) <= p.point_begin) ++begin;
+  std::int64_t end = begin;
+  while (end < p.B && first_point(end) < p.point_begin + p.M) ++end;
+  const double work = static_cast<double>(p.M) * static_cast<double>(p.H * p.D);
+  const std::int32_t threads =
+      threads_for(static_cast<std::int64_t>(std::min(work, 1e18)), p.num_threads);
+  std::atomic<std::int64_t> next{begin};
+  run_on_threads(threads, [&](std::int32_t thread) {
+    for (std::int64_t b = next++; b < end; b = next++) v.pooled(p, b, base + thread * bytes);
+  });
+  return {};
+}
+
+}  // namespace fae::cpu

@@ -1,0 +1,38 @@
+// The CPU engine: one fused sweep over a ragged batch, and pooled prefixes for callable heads.
+// Both are complete for every input of the engine contract; neither allocates memory that grows
+// with the problem.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fastattnerase/params.h"
+
+namespace fae::cpu {
+
+// What the caller did wrong, found with `validate`.
+enum class Fault : std::int32_t { kNone, kOffsets, kNegativeWeight, kNotPermutation, kNanKey };
+
+struct Error {
+  Fault fault = Fault::kNone;
+  std::int64_t instance = -1;
+  std::int64_t position = -1;  // within the instance
+  std::int64_t row = -1;       // of `orders` or `keys`
+  double value = 0;            // what was given there
+};
+
+std::int64_t sweep_workspace_bytes(const SweepParams& p);
+Error sweep(const SweepParams& p);
+
+std::int64_t pooled_workspace_bytes(const PooledParams& p);
+Error pooled_prefixes(const PooledParams& p);
+
+// The names of the variants that this machine can run, the fastest first.
+std::vector<std::string> variants();
+// The variant in use. FASTATTNERASE_CPU_ISA forces one at load time, `select_variant` later; it
+// returns false for a name that this machine cannot run.
+std::string variant();
+bool select_variant(const std::string& name);
+
+}  // namespace fae::cpu

@@ -1,0 +1,291 @@
+// One instance on its way through the sweep: its memory, its weights, its contributions.
+//
+//   a_i = exp(e_i - max e) / sum        s_{i,h,c} = W_{c,h} · v_{i,h}
+//
+// The values are read once, here. Contributions are kept as float64 rows [n, H, C]; partial sums
+// of float32 values span at most 128 features.
+
+constexpr std::int64_t kMaxSpan = 128;  // features in a float32 partial sum
+constexpr double kUnderflowSpan = 600;  // of finite scores, beyond which weights would vanish
+constexpr double kNearTieTolerance = 3e-6;
+
+struct Instance {
+  std::int64_t index, first, n;  // instance `index` owns items [first, first + n)
+  double* rows;                  // [n, H, C] contributions
+  double* a;                     // [n, H] weights of the instance, their sum is 1
+  double* e;                     // [n, H] scores, where they are given
+  double* mass;                  // [n] mean weight over the heads
+  double* gradient;              // [n] sum over heads of d d/d a, where a ranking needs it
+  double* single_js;             // [n], where a ranking needs it
+  double* single_drop;           // [n]
+  unsigned char* bad;            // [n] what of the item is not finite
+  unsigned char* massless;       // [n] no head gives the item weight
+  double* bias;                  // [C]
+  double* probability;           // [C] at k = 0
+  double* log_probability;       // [C]
+  double* norm2;                 // [num_slices] largest squared norm of an item, by slice of kSlice
+  std::int64_t label;            // -1 where it is not defined
+  std::int64_t bias_label;       // argmax(b)
+  std::int64_t with_mass;        // number of items of positive weight
+  double tolerance;              // of near-ties, per unit of mass
+  bool any_bad, bad_bias, underflow;  // any_bad: an item or the bias
+  bool invalid;
+  std::int64_t status;
+};
+
+constexpr std::int64_t kSlice = 4096;
+constexpr unsigned char kBadAttention = 1;
+constexpr unsigned char kBadContribution = 2;
+
+// Hands out consecutive parts of a piece of memory; with a null base it only counts.
+class Arena {
+ public:
+  explicit Arena(char* base) : base_(base) {}
+  template <class T>
+  T* take(std::int64_t count) {
+    char* const at = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += (count * static_cast<std::int64_t>(sizeof(T)) + 63) / 64 * 64;
+    return reinterpret_cast<T*>(at);
+  }
+  std::int64_t used() const { return used_; }
+
+ private:
+  char* base_;
+  std::int64_t used_ = 0;
+};
+
+struct Wanted {
+  bool gradient, single;  // computed ahead of the rankings
+};
+
+inline Wanted wanted(const SweepParams& p) {
+  Wanted w{false,
+           p.single_flip_label != nullptr || p.single_js != nullptr || p.single_drop != nullptr};
+  for (std::int64_t r = 0; r < p.R; ++r) {
+    const std::int32_t kind = p.rankings[r];
+    w.gradient =
+        w.gradient || kind == kGradient || kind == kProduct || kind == kRenormalizedGradient;
+    w.single = w.single || kind == kLeaveOneOut || kind == kLeaveOneOutDrop;
+  }
+  return w;
+}
+
+inline Instance lay_out(const SweepParams& p, std::int64_t n, Arena& arena) {
+  const Wanted want = wanted(p);
+  Instance I{};
+  I.n = n;
+  I.rows = arena.take<double>(n * p.H * p.C);
+  I.a = arena.take<double>(n * p.H);
+  I.e = arena.take<double>(p.is_scores ? n * p.H : 0);
+  I.mass = p.H == 1 ? I.a : arena.take<double>(n);
+  I.gradient = arena.take<double>(want.gradient ? n : 0);
+  I.single_js = arena.take<double>(want.single ? n : 0);
+  I.single_drop = arena.take<double>(want.single ? n : 0);
+  I.bad = arena.take<unsigned char>(n);
+  I.massless = arena.take<unsigned char>(n);
+  I.bias = arena.take<double>(p.C);
+  I.probability = arena.take<double>(p.C);
+  I.log_probability = arena.take<double>(p.C);
+  I.norm2 = arena.take<double>((n + kSlice - 1) / kSlice);
+  return I;
+}
+
+// Weights of one head; returns what is wrong with them, if anything.
+inline Error load_weights(const SweepParams& p, Instance& I, std::int64_t h) {
+  const std::int64_t n = I.n;
+  const std::int64_t H = p.H;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double w = I.a[i * H + h];
+    if (w < 0) return {Fault::kNegativeWeight, I.index, i, -1, w};
+    if (!is_finite(w)) I.bad[i] = kBadAttention;
+  }
+  double largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double w = I.a[i * H + h];
+    if (is_finite(w) && w > largest) largest = w;
+  }
+  // A sum of huge float64 weights could overflow: scaled by a power of two it cannot.
+  const double scale = largest > 1e250 ? 0x1p-512 : 1.0;
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    double& w = I.a[i * H + h];
+    w *= scale;
+    if (is_finite(w)) sum += w;
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    double& w = I.a[i * H + h];
+    w = is_finite(w) && sum > 0 ? w / sum : 0.0;
+  }
+  return {};
+}
+
+inline void load_scores(const SweepParams& p, Instance& I, std::int64_t h) {
+  const std::int64_t n = I.n;
+  const std::int64_t H = p.H;
+  double high = -kInf;
+  double low = kInf;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double e = I.e[i * H + h];
+    if (e == -kInf) continue;
+    if (!is_finite(e)) {
+      I.bad[i] = kBadAttention;
+      continue;
+    }
+    high = e > high ? e : high;
+    low = e < low ? e : low;
+  }
+  if (high - low > kUnderflowSpan) I.underflow = true;
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double e = I.e[i * H + h];
+    const double w = is_finite(e) ? exp(e - high) : 0.0;
+    sum += w;
+    I.a[i * H + h] = w;
+  }
+  for (std::int64_t i = 0; i < n; ++i) I.a[i * H + h] /= sum > 0 ? sum : 1.0;
+}
+
+// Whether a head gives an item weight; a finite score does, however small its exponential.
+inline bool has_mass(const SweepParams& p, const Instance& I, std::int64_t i, std::int64_t h) {
+  if (p.is_scores) return is_finite(I.e[i * p.H + h]);
+  return I.a[i * p.H + h] > 0;
+}
+
+inline Error load_instance(const Context& c, std::int64_t index, Instance& I) {
+  const SweepParams& p = c.p;
+  const std::int64_t H = p.H;
+  I.index = index;
+  I.first = p.offsets[index];
+  I.label = -1;
+  I.any_bad = I.bad_bias = I.underflow = I.invalid = false;
+  I.status = I.n == 0 ? kEmpty : I.n == 1 ? kSingle : StatusBit{};
+
+  load_elements(p.head_bias, p.head_bias_dtype, index * p.head_bias_stride_b, 1, p.C, I.bias);
+  I.bias_label = 0;
+  for (std::int64_t k = 0; k < p.C; ++k) {
+    if (!is_finite(I.bias[k])) I.bad_bias = true;
+    if (I.bias[k] > I.bias[I.bias_label]) I.bias_label = k;
+  }
+
+  memset(I.bad, 0, I.n);
+  for (std::int64_t h = 0; h < H; ++h) {
+    const std::int64_t first = I.first * p.attention_stride_t + h * p.attention_stride_h;
+    double* to = p.is_scores ? I.e : I.a;
+    if (H == 1) {
+      load_elements(p.attention, p.attention_dtype, first, p.attention_stride_t, I.n, to);
+    } else {
+      for (std::int64_t i = 0; i < I.n; ++i) {
+        load_elements(p.attention, p.attention_dtype, first + i * p.attention_stride_t, 1, 1,
+                      to + i * H + h);
+      }
+    }
+    if (p.is_scores) {
+      load_scores(p, I, h);
+    } else {
+      const Error error = load_weights(p, I, h);
+      if (error.fault != Fault::kNone) return error;
+    }
+  }
+  I.with_mass = 0;
+  for (std::int64_t i = 0; i < I.n; ++i) {
+    bool some = false;
+    double sum = 0;
+    for (std::int64_t h = 0; h < H; ++h) {
+      some = some || has_mass(p, I, i, h);
+      sum += I.a[i * H + h];
+    }
+    I.massless[i] = !some;
+    I.with_mass += some;
+    if (H > 1) I.mass[i] = sum / static_cast<double>(H);
+  }
+  return {};
+}
+
+// Sums over a contribution's features in the value's own precision, 16 lanes side by side.
+template <class T>
+inline double dot(const T* x, const T* w, std::int64_t D) {
+  constexpr std::int64_t kLanes = 16;
+  double total = 0;
+  for (std::int64_t from = 0; from < D; from += kMaxSpan) {
+    const std::int64_t to = from + kMaxSpan < D ? from + kMaxSpan : D;
+    T lane[kLanes] = {};
+    std::int64_t d = from;
+    for (; d + kLanes <= to; d += kLanes) {
+      for (std::int64_t l = 0; l < kLanes; ++l) lane[l] += x[d + l] * w[d + l];
+    }
+    for (std::int64_t l = 0; d < to; ++d, ++l) lane[l] += x[d] * w[d];
+    for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
+      for (std::int64_t l = 0; l < half; ++l) lane[l] += lane[l + half];
+    }
+    total += static_cast<double>(lane[0]);
+  }
+  return total;
+}
+
+inline double squared_norm(const float* x, std::int64_t D) {
+  double lane[8] = {};
+  std::int64_t d = 0;
+  for (; d + 8 <= D; d += 8) {
+    for (std::int64_t l = 0; l < 8; ++l) {
+      lane[l] += static_cast<double>(x[d + l]) * static_cast<double>(x[d + l]);
+    }
+  }
+  for (std::int64_t l = 0; d < D; ++d, ++l) {
+    lane[l] += static_cast<double>(x[d]) * static_cast<double>(x[d]);
+  }
+  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+inline double squared_norm(const double* x, std::int64_t D) {
+  double sum = 0;
+  for (std::int64_t d = 0; d < D; ++d) sum += x[d] * x[d];
+  return sum;
+}
+
+// Projects items [begin, end) of the instance; `begin` is a multiple of kSlice.
+template <class T>
+inline void project_items(const SweepParams& p, Instance& I, std::int64_t begin, std::int64_t end,
+                          const T* (*row)(const SweepParams&, std::int64_t, std::int64_t,
+                                          std::int64_t, T*)) {
+  const T* w = static_cast<const T*>(p.head_weight);
+  constexpr std::int64_t kPart = 1024;  // features converted at a time; a multiple of kMaxSpan
+  T converted[kPart];
+  for (std::int64_t i = begin; i < end; ++i) {
+    double norm2 = 0;
+    bool finite = true;
+    for (std::int64_t h = 0; h < p.H; ++h) {
+      double* s = I.rows + (i * p.H + h) * p.C;
+      for (std::int64_t c = 0; c < p.C; ++c) s[c] = 0;
+      for (std::int64_t d = 0; d < p.D; d += kPart) {
+        const std::int64_t span = kPart < p.D - d ? kPart : p.D - d;
+        const std::int64_t at = (I.first + i) * p.values_stride_t + h * p.values_stride_h + d;
+        const T* x = row(p, at, span, 0, converted);
+        norm2 += squared_norm(x, span);
+        for (std::int64_t c = 0; c < p.C; ++c) s[c] += dot(x, w + (c * p.H + h) * p.D + d, span);
+      }
+      for (std::int64_t c = 0; c < p.C; ++c) finite = finite && is_finite(static_cast<T>(s[c]));
+    }
+    if (!finite) I.bad[i] |= kBadContribution;
+    double& largest = I.norm2[i / kSlice];
+    if (i % kSlice == 0 || norm2 > largest) largest = norm2;
+  }
+}
+
+inline void project_rows(const SweepParams& p, Instance& I, std::int64_t begin, std::int64_t end) {
+  if (p.values_dtype == kFloat64) {
+    project_items<double>(p, I, begin, end,
+                          [](const SweepParams& q, std::int64_t at, std::int64_t, std::int64_t,
+                             double*) { return static_cast<const double*>(q.values) + at; });
+  } else if (p.values_dtype == kFloat32) {
+    project_items<float>(p, I, begin, end,
+                         [](const SweepParams& q, std::int64_t at, std::int64_t, std::int64_t,
+                            float*) { return static_cast<const float*>(q.values) + at; });
+  } else {
+    project_items<float>(p, I, begin, end,
+                         [](const SweepParams& q, std::int64_t at, std::int64_t n, std::int64_t,
+                            float* to) -> const float* {
+                           load_elements(q.values, q.values_dtype, at, 1, n, to);
+                           return to;
+                         });
+  }
+}

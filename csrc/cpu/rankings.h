@@ -1,0 +1,163 @@
+// Ranking keys of the built-in rankings, and orders from keys.
+//
+//   gradient               g_i = p_y sum_{c != y} p_c (s_{i,y} - s_{i,c})
+//   product                a_i g_i
+//   renormalized_gradient  a_i (g_i - mean of g over the others, weighted by a)
+//   greedy                 at each step the item whose erasure leaves the smallest margin
+//
+// Keys are float64 and rank descending, NaN first, ties by position.
+
+struct Work {
+  SortBuffers sort;
+  std::uint32_t* order;  // [n]
+  double* keys;          // [n]
+  double* tail;          // [3, n]
+  Judging judging;
+  Excluded excluded;
+};
+
+inline Work lay_out_work(const SweepParams& p, std::int64_t n, Arena& arena) {
+  Work w{};
+  for (int k = 0; k < 2; ++k) {
+    w.sort.keys[k] = arena.take<std::uint64_t>(n);
+    w.sort.positions[k] = arena.take<std::uint32_t>(n);
+  }
+  w.order = arena.take<std::uint32_t>(n);
+  w.keys = arena.take<double>(n);
+  w.tail = arena.take<double>(3 * n);
+  w.judging = lay_out_judging(p, arena);
+  w.excluded = lay_out_excluded(p, n, arena);
+  return w;
+}
+
+inline void gradient_keys(const SweepParams& p, Instance& I) {
+  const std::int64_t n = I.n;
+  if (I.label < 0) {
+    for (std::int64_t i = 0; i < n; ++i) I.gradient[i] = kNan;
+    return;
+  }
+  const double own = I.probability[I.label];
+  for (std::int64_t i = 0; i < n; ++i) {
+    double g = 0;
+    for (std::int64_t h = 0; h < p.H; ++h) {
+      const double* s = I.rows + (i * p.H + h) * p.C;
+      double sum = 0;
+      for (std::int64_t c = 0; c < p.C; ++c) sum += I.probability[c] * (s[I.label] - s[c]);
+      g += own * sum;
+    }
+    I.gradient[i] = g;
+  }
+}
+
+// The gradient of one head's weight.
+inline double head_gradient(const SweepParams& p, const Instance& I, std::int64_t i,
+                            std::int64_t h) {
+  if (p.H == 1) return I.gradient[i];
+  const double* s = I.rows + (i * p.H + h) * p.C;
+  double sum = 0;
+  for (std::int64_t c = 0; c < p.C; ++c) sum += I.probability[c] * (s[I.label] - s[c]);
+  return I.probability[I.label] * sum;
+}
+
+inline void product_keys(const SweepParams& p, const Instance& I, double* keys) {
+  for (std::int64_t i = 0; i < I.n; ++i) {
+    keys[i] = I.label < 0 ? kNan : 0.0;
+    if (I.label < 0) continue;
+    for (std::int64_t h = 0; h < p.H; ++h) {
+      keys[i] += I.a[i * p.H + h] * head_gradient(p, I, i, h);
+    }
+  }
+}
+
+// Mass and weighted gradient of a set of items, relative to the set's largest score where scores
+// span too much.
+struct Mean {
+  double mass = 0, sum = 0, high = -kInf;
+};
+
+inline Mean merge(const Mean& x, const Mean& y) {
+  if (x.high == y.high) return {x.mass + y.mass, x.sum + y.sum, x.high};
+  const double high = x.high > y.high ? x.high : y.high;
+  const double x_scale = exp(x.high - high);
+  const double y_scale = exp(y.high - high);
+  return {x.mass * x_scale + y.mass * y_scale, x.sum * x_scale + y.sum * y_scale, high};
+}
+
+inline void renormalized_keys(const SweepParams& p, const Instance& I, Work& w) {
+  const std::int64_t n = I.n;
+  for (std::int64_t i = 0; i < n; ++i) w.keys[i] = I.label < 0 ? kNan : 0.0;
+  if (I.label < 0) return;
+  double* mass = w.tail;
+  double* sum = w.tail + n;
+  double* high = w.tail + 2 * n;
+  for (std::int64_t h = 0; h < p.H; ++h) {
+    const auto single = [&](std::int64_t i) -> Mean {
+      const double g = head_gradient(p, I, i, h);
+      const double a = I.a[i * p.H + h];
+      if (!I.underflow) return {a, a * g, -kInf};
+      const double e = I.e[i * p.H + h];
+      if (e == -kInf) return {};
+      return {1, g, e};
+    };
+    Mean after;
+    for (std::int64_t i = n - 1; i >= 0; --i) {
+      mass[i] = after.mass;
+      sum[i] = after.sum;
+      high[i] = after.high;
+      after = merge(single(i), after);
+    }
+    Mean before;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Mean others = merge(before, {mass[i], sum[i], high[i]});
+      const double mean = others.mass > 0 ? others.sum / others.mass : 0.0;
+      w.keys[i] += I.a[i * p.H + h] * (head_gradient(p, I, i, h) - mean);
+      before = merge(before, single(i));
+    }
+  }
+}
+
+inline void attention_keys(const SweepParams& p, const Instance& I, double* keys) {
+  if (p.H == 1) {  // as given, since weights may underflow to ties
+    load_elements(p.attention, p.attention_dtype, I.first * p.attention_stride_t,
+                  p.attention_stride_t, I.n, keys);
+    return;
+  }
+  for (std::int64_t i = 0; i < I.n; ++i) {
+    keys[i] = (I.bad[i] & kBadAttention) != 0 ? kNan : I.mass[i];
+  }
+}
+
+// order = stable argsort of `keys`, descending.
+inline void order_by(const double* keys, std::int64_t n, SortBuffers sort, std::uint32_t* order) {
+  for (std::int64_t i = 0; i < n; ++i) sort.keys[0][i] = ~ordered_bits(keys[i]);
+  sort_keys(sort, n);
+  memcpy(order, sort.positions[0], n * sizeof *order);
+}
+
+inline void greedy_order(const SweepParams& p, const Instance& I, Work& w) {
+  by_position(I.n, w.order);
+  if (I.label < 0) return;
+  const StateShape shape = state_shape(p, I);
+  // w.sort.positions[0] holds the items that are left, in position order.
+  std::uint32_t* left = w.sort.positions[0];
+  by_position(I.n, left);
+  Judging& j = w.judging;
+  for (std::int64_t step = 0; step < I.n; ++step) {
+    const std::int64_t m = I.n - step;
+    std::int64_t best = 0;
+    double least = kInf;
+    for_each_excluded(shape, I, w.excluded, left, m, [&](std::int64_t at, const double* sums) {
+      state_logits(shape, I, sums, j.logits, j.relative);
+      double margin = kInf;
+      for (std::int64_t c = 0; c < p.C; ++c) {
+        if (c != I.label && -j.relative[c] < margin) margin = -j.relative[c];
+      }
+      if (margin < least) {
+        least = margin;
+        best = at;
+      }
+    });
+    w.order[step] = left[best];
+    memmove(left + best, left + best + 1, (m - 1 - best) * sizeof *left);
+  }
+}

@@ -1,0 +1,296 @@
+// The sweep of one instance, start to end: one body, compiled once per instruction set in its own
+// namespace (isa_*.cpp), everything internal to that unit so that no wide code leaks out of it.
+
+struct Shared {
+  Instance instance;
+};
+
+inline Instance& instance_at(char* shared) { return reinterpret_cast<Shared*>(shared)->instance; }
+
+inline std::int64_t shared_bytes(const SweepParams& p, std::int64_t n) {
+  Arena arena(nullptr);
+  arena.take<Shared>(1);
+  lay_out(p, n, arena);
+  return arena.used();
+}
+
+inline std::int64_t work_bytes(const SweepParams& p, std::int64_t n) {
+  Arena arena(nullptr);
+  lay_out_work(p, n, arena);
+  return arena.used();
+}
+
+inline Work work_at(const SweepParams& p, std::int64_t n, char* work) {
+  Arena arena(work);
+  return lay_out_work(p, n, arena);
+}
+
+// All results of an invalid instance.
+inline void write_invalid(const SweepParams& p, std::int64_t b, std::int64_t n) {
+  const bool wide = p.values_dtype == kFloat64;
+  const std::int64_t first = p.offsets[b];
+  if (p.label != nullptr) p.label[b] = -1;
+  if (p.status != nullptr) p.status[b] = n == 1 ? kInvalid | kSingle : kInvalid;
+  if (p.minimal_size != nullptr) p.minimal_size[b] = -1;
+  if (p.minimal_flip_label != nullptr) p.minimal_flip_label[b] = -1;
+  for (std::int64_t c = 0; p.probabilities != nullptr && c < p.C; ++c) {
+    store_real(p.probabilities, wide, b * p.C + c, kNan);
+  }
+  for (std::int64_t i = first; i < first + n; ++i) {
+    if (p.single_flip_label != nullptr) p.single_flip_label[i] = -1;
+    if (p.single_js != nullptr) store_real(p.single_js, wide, i, kNan);
+    if (p.single_drop != nullptr) store_real(p.single_drop, wide, i, kNan);
+    if (p.minimal_order != nullptr) p.minimal_order[i] = -1;
+  }
+  for (std::int64_t r = 0; r < p.R; ++r) {
+    if (p.first_flip != nullptr) p.first_flip[r * p.B + b] = -1;
+    if (p.flip_label != nullptr) p.flip_label[r * p.B + b] = -1;
+    if (p.removed_mass != nullptr) p.removed_mass[r * p.B + b] = kNan;
+    for (std::int64_t i = 0; p.order != nullptr && i < n; ++i) p.order[r * p.T + first + i] = -1;
+    for (std::int64_t k = 0; k <= n; ++k) {
+      const std::int64_t at = r * (p.T + p.B) + first + b + k;
+      if (p.curve_js != nullptr) store_real(p.curve_js, wide, at, kNan);
+      if (p.curve_kl != nullptr) store_real(p.curve_kl, wide, at, kNan);
+      if (p.curve_label_prob != nullptr) store_real(p.curve_label_prob, wide, at, kNan);
+      if (p.curve_mass != nullptr) p.curve_mass[at] = kNan;
+      if (p.curve_decision != nullptr) p.curve_decision[at] = -1;
+      for (std::int64_t c = 0; p.curve_logits != nullptr && c < p.C; ++c) {
+        store_real(p.curve_logits, wide, at * p.C + c, kNan);
+      }
+    }
+  }
+}
+
+inline Error load(const Context& c, std::int64_t index, char* shared) {
+  const SweepParams& p = c.p;
+  const std::int64_t n = p.offsets[index + 1] - p.offsets[index];
+  Arena arena(shared);
+  Shared* s = arena.take<Shared>(1);
+  s->instance = lay_out(p, n, arena);
+  Error error = load_instance(c, index, s->instance);
+  if (error.fault != Fault::kNone && p.validate == 0) {
+    s->instance.invalid = true;
+    error = {};
+  }
+  return error;
+}
+
+inline void project(const Context& c, char* shared, std::int64_t begin, std::int64_t end) {
+  project_rows(c.p, instance_at(shared), begin, end);
+}
+
+// Every item erased alone.
+inline void single_items(const SweepParams& p, Instance& I, Work& w) {
+  const bool wide = p.values_dtype == kFloat64;
+  const StateShape shape = state_shape(p, I);
+  const bool outputs =
+      p.single_flip_label != nullptr || p.single_js != nullptr || p.single_drop != nullptr;
+  const auto write = [&](std::int64_t i, std::int64_t label, double js, double drop) {
+    if (p.single_flip_label != nullptr) p.single_flip_label[I.first + i] = label;
+    if (p.single_js != nullptr) store_real(p.single_js, wide, I.first + i, js);
+    if (p.single_drop != nullptr) store_real(p.single_drop, wide, I.first + i, drop);
+    I.single_js[i] = js;
+    I.single_drop[i] = drop;
+  };
+  if (I.label < 0 || (I.status & kZeroMass) != 0) {
+    const double real = I.label < 0 ? kNan : 0.0;
+    for (std::int64_t i = 0; i < I.n; ++i) write(i, -1, real, real);
+    return;
+  }
+  by_position(I.n, w.order);
+  Judging& j = w.judging;
+  bool near = false;
+  for_each_excluded(shape, I, w.excluded, w.order, I.n, [&](std::int64_t i, const double* sums) {
+    const Verdict v = judge(shape, I, sums, j.logits);
+    near = near || v.near;
+    state_logits(shape, I, sums, j.logits, j.relative);
+    const Divergence d = diverge(I, p.C, j.relative, j.q, j.log_q);
+    write(i, v.decision == I.label ? -1 : v.decision, d.js,
+          I.probability[I.label] - d.label_probability);
+  });
+  if (near && outputs) I.status |= kNearTie;
+}
+
+// The original decision and what the rankings share.
+inline void originate(const Context& c, char* shared, char* work) {
+  const SweepParams& p = c.p;
+  Instance& I = instance_at(shared);
+  if (I.invalid) return;
+  Work w = work_at(p, I.n, work);
+  bool bad_item = false;
+  for (std::int64_t i = 0; i < I.n; ++i) bad_item = bad_item || I.bad[i] != 0;
+  I.any_bad = bad_item || I.bad_bias;
+  double norm2 = 0;
+  for (std::int64_t s = 0; s * kSlice < I.n; ++s) norm2 = I.norm2[s] > norm2 ? I.norm2[s] : norm2;
+  if (I.n > 0 && I.with_mass == 0 && !bad_item) I.status |= kZeroMass;
+  if (I.any_bad) I.status |= kNonFinite;
+  if (I.underflow) I.status |= kUnderflow;
+
+  if (I.any_bad) {
+    for (std::int64_t k = 0; k < p.C; ++k) I.probability[k] = I.log_probability[k] = kNan;
+  } else {
+    const StateShape plain{p.H, p.C, false};
+    Judging& j = w.judging;
+    clear(plain, j.state);
+    for (std::int64_t i = 0; i < I.n; ++i) add(plain, I, i, j.state);
+    plain_logits(plain, I, j.state, j.logits);
+    I.label = 0;
+    double largest_bias = 0;
+    for (std::int64_t k = 0; k < p.C; ++k) {
+      if (j.logits[k] > j.logits[I.label]) I.label = k;
+      const double size = I.bias[k] < 0 ? -I.bias[k] : I.bias[k];
+      largest_bias = size > largest_bias ? size : largest_bias;
+    }
+    for (std::int64_t k = 0; k < p.C; ++k) j.relative[k] = j.logits[k] - j.logits[I.label];
+    softmax(j.relative, p.C, I.probability, I.log_probability);
+    I.tolerance = kNearTieTolerance * (sqrt(norm2) * c.max_head_norm + largest_bias);
+    // The compared sums of k = 0, in position order.
+    const StateShape shape = state_shape(p, I);
+    clear(shape, j.state);
+    for (std::int64_t i = 0; i < I.n; ++i) add(shape, I, i, j.state);
+    if (judge(shape, I, j.state, j.logits).near) I.status |= kNearTie;
+  }
+  const Wanted want = wanted(p);
+  if (want.gradient) gradient_keys(p, I);
+  if (want.single) single_items(p, I, w);
+}
+
+// Leaves the order of ranking r in w.order.
+inline Error rank_items(const SweepParams& p, const Instance& I, std::int64_t r, Work& w) {
+  const std::int64_t n = I.n;
+  const std::int64_t row = p.ranking_args[r];
+  switch (p.rankings[r]) {
+    case kAttention:
+      attention_keys(p, I, w.keys);
+      order_by(w.keys, n, w.sort, w.order);
+      break;
+    case kGradient:
+      order_by(I.gradient, n, w.sort, w.order);
+      break;
+    case kProduct:
+      product_keys(p, I, w.keys);
+      order_by(w.keys, n, w.sort, w.order);
+      break;
+    case kRenormalizedGradient:
+      renormalized_keys(p, I, w);
+      order_by(w.keys, n, w.sort, w.order);
+      break;
+    case kRandom: {
+      const std::uint64_t stream = random_stream(p.seed, row, p.ids[I.index]);
+      for (std::int64_t i = 0; i < n; ++i) w.sort.keys[0][i] = ~random_key(stream, i);
+      sort_keys(w.sort, n);
+      memcpy(w.order, w.sort.positions[0], n * sizeof *w.order);
+      break;
+    }
+    case kLeaveOneOut:
+      order_by(I.single_js, n, w.sort, w.order);
+      break;
+    case kLeaveOneOutDrop:
+      order_by(I.single_drop, n, w.sort, w.order);
+      break;
+    case kGreedy:
+      greedy_order(p, I, w);
+      break;
+    case kMinimal:
+      minimal_set(p, I, w);
+      break;
+    case kGivenOrder: {
+      const std::int64_t* given = p.orders[row] + I.first;
+      unsigned char* seen = reinterpret_cast<unsigned char*>(w.keys);
+      memset(seen, 0, n);
+      for (std::int64_t i = 0; i < n; ++i) {
+        if (given[i] < 0 || given[i] >= n || seen[given[i]] != 0) {
+          return {Fault::kNotPermutation, I.index, i, row, static_cast<double>(given[i])};
+        }
+        seen[given[i]] = 1;
+        w.order[i] = static_cast<std::uint32_t>(given[i]);
+      }
+      break;
+    }
+    default:  // kGivenKeys
+      load_elements(p.keys[row], p.keys_dtype[row], I.first, 1, n, w.keys);
+      for (std::int64_t i = 0; i < n; ++i) {
+        if (w.keys[i] != w.keys[i]) return {Fault::kNanKey, I.index, i, row, w.keys[i]};
+      }
+      order_by(w.keys, n, w.sort, w.order);
+  }
+  return {};
+}
+
+inline bool wants_minimal(const SweepParams& p) {
+  return p.minimal_size != nullptr || p.minimal_flip_label != nullptr || p.minimal_order != nullptr;
+}
+
+inline std::int64_t num_parts(const Context& c) { return c.p.R + (wants_minimal(c.p) ? 1 : 0); }
+
+inline void write_order(const Instance& I, const std::uint32_t* order, std::int64_t* to) {
+  for (std::int64_t i = 0; i < I.n; ++i) to[I.first + i] = order[i];
+}
+
+inline Error part(const Context& c, char* shared, char* work, std::int64_t r,
+                  std::int64_t* status) {
+  const SweepParams& p = c.p;
+  const Instance& I = instance_at(shared);
+  if (I.invalid) return {};
+  Work w = work_at(p, I.n, work);
+  const std::int64_t b = I.index;
+  if (r == p.R) {
+    const Minimal m = minimal_set(p, I, w);
+    if (m.near) *status |= kNearTie;
+    if (p.minimal_size != nullptr) p.minimal_size[b] = m.size;
+    if (p.minimal_flip_label != nullptr) p.minimal_flip_label[b] = m.label;
+    if (p.minimal_order != nullptr) write_order(I, w.order, p.minimal_order);
+    return {};
+  }
+  const Error error = rank_items(p, I, r, w);
+  if (error.fault != Fault::kNone) {
+    if (p.validate != 0) return error;
+    *status |= kInvalid;
+    return {};
+  }
+  const Flip flip = scan(p, I, w.order, r, w.judging);
+  if (flip.near) *status |= kNearTie;
+  if (p.first_flip != nullptr) p.first_flip[r * p.B + b] = flip.first;
+  if (p.flip_label != nullptr) p.flip_label[r * p.B + b] = flip.label;
+  if (p.removed_mass != nullptr) {
+    double mass = kNan;
+    if (flip.first >= 0) {
+      mass = p.keep != 0 ? erased_mass(I, w.order, flip.first, I.n)
+                         : erased_mass(I, w.order, 0, flip.first);
+    }
+    p.removed_mass[r * p.B + b] = mass;
+  }
+  if (p.order != nullptr) write_order(I, w.order, p.order + r * p.T);
+  return {};
+}
+
+inline void finish(const Context& c, char* shared, std::int64_t status) {
+  const SweepParams& p = c.p;
+  const Instance& I = instance_at(shared);
+  if (I.invalid || (status & kInvalid) != 0) {
+    write_invalid(p, I.index, I.n);
+    return;
+  }
+  if (p.label != nullptr) p.label[I.index] = I.label;
+  if (p.status != nullptr) p.status[I.index] = I.status | status;
+  for (std::int64_t k = 0; p.probabilities != nullptr && k < p.C; ++k) {
+    store_real(p.probabilities, p.values_dtype == kFloat64, I.index * p.C + k, I.probability[k]);
+  }
+}
+
+inline Error run(const Context& c, std::int64_t begin, std::int64_t end, char* shared, char* work) {
+  for (std::int64_t b = begin; b < end; ++b) {
+    const std::int64_t n = c.p.offsets[b + 1] - c.p.offsets[b];
+    Error error = load(c, b, shared);
+    if (error.fault != Fault::kNone) return error;
+    project(c, shared, 0, n);
+    originate(c, shared, work);
+    std::int64_t status = 0;
+    for (std::int64_t r = 0; r < num_parts(c); ++r) {
+      error = part(c, shared, work, r, &status);
+      if (error.fault != Fault::kNone) return error;
+    }
+    finish(c, shared, status);
+  }
+  return {};
+}
