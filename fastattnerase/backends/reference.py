@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from copy import copy
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from fastattnerase.backends.base import Outputs, PooledProblem, Problem
 from fastattnerase.backends.checks import check_contents
-from fastattnerase.reference import pooled, sweep
+from fastattnerase.reference.pooled import pooled_prefixes
+from fastattnerase.reference.sweep import sweep
 
 
 class ReferenceBackend:
@@ -41,20 +43,16 @@ class ReferenceBackend:
         )
         if problem.validate:
             check_contents(on_cpu)
-        wanted = {f.name: getattr(out, f.name) for f in fields(out)}
-        results = Outputs(
-            **{
-                k: None if v is None else torch.empty_like(v, device="cpu")
-                for k, v in wanted.items()
-            }
-        )
-        sweep.sweep(on_cpu, results)
-        for name, tensor in wanted.items():
-            if tensor is not None:
-                tensor.copy_(getattr(results, name))
+        results = copy(out)
+        wanted = [name for name, tensor in vars(out).items() if tensor is not None]
+        for name in wanted:
+            setattr(results, name, torch.empty_like(getattr(out, name), device="cpu"))
+        sweep(on_cpu, results)
+        for name in wanted:
+            getattr(out, name).copy_(getattr(results, name))
 
-    def pooled_prefixes(self, problem: PooledProblem, out: Tensor) -> None:
-        """Fill `out` [M, H, D] with the averages over the survivors."""
+    def pooled_prefixes(self, problem: PooledProblem, pooled: Tensor) -> None:
+        """Fill `pooled` [M, H, D] with the averages over the survivors."""
         on_cpu = replace(
             problem,
             values=problem.values.cpu(),
@@ -62,9 +60,9 @@ class ReferenceBackend:
             attention=problem.attention.cpu(),
             order=problem.order.cpu(),
         )
-        result = torch.empty_like(out, device="cpu")
-        pooled.pooled_prefixes(on_cpu, result)
-        out.copy_(result)
+        result = torch.empty_like(pooled, device="cpu")
+        pooled_prefixes(on_cpu, result)
+        pooled.copy_(result)
 
 
 BACKEND = ReferenceBackend()

@@ -26,7 +26,6 @@ _GRADIENT_KINDS = (
 _TEMPORARIES = 8
 
 
-@torch.compiler.disable
 def sweep_callable(
     batch: AttentionBatch,
     plan: Plan,
@@ -88,7 +87,8 @@ class _Work:
             [plan.args[row] for row in rows],
             plan.orders,
             plan.keys,
-            validate=validate,
+            False,
+            validate,
         ).status  # [B]
         self.offsets: list[int] = batch.offsets.tolist()
         self.instance_of_item = batch.instance_of_item  # [T]
@@ -122,8 +122,8 @@ class _Work:
         args: list[int],
         orders: list[Tensor],
         keys: list[Tensor],
-        keep: bool = False,
-        validate: bool = False,
+        keep: bool,
+        validate: bool,
     ) -> Outputs:
         """Run the operator with one class and a head of zeros, for orders and masses."""
         batch = self.batch
@@ -147,6 +147,20 @@ class _Work:
             validate,
         )
         return as_outputs(results, wants)
+
+    def _orders_and_masses(
+        self,
+        kinds: list[int],
+        args: list[int],
+        orders: list[Tensor],
+        keys: list[Tensor],
+        keep: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """The orders [R, T] and the survivors' mass at every point [R, P]."""
+        out = self._headless(kinds, args, orders, keys, keep, False)
+        assert out.order is not None
+        assert out.curve_mass is not None
+        return out.order, out.curve_mass
 
     def _map(self, pooled: Tensor, instance: Tensor) -> Tensor:
         """The head's logits of pooled vectors [M, H, D] of instances [M]: [M, C], float64.
@@ -370,20 +384,16 @@ class _Work:
         out.probabilities.copy_(self.original.softmax(1))
         out.status.copy_(self.status)
         if R:
-            own = self._headless(kinds, args, orders, keys, keep=self.keep)
-            other = self._headless(kinds, args, orders, keys, keep=not self.keep)
-            for source in (own, other):
-                assert source.order is not None
-                assert source.curve_mass is not None
+            order, mass = self._orders_and_masses(kinds, args, orders, keys, self.keep)
+            _, other_mass = self._orders_and_masses(kinds, args, orders, keys, not self.keep)
             if out.order is not None:
-                out.order.copy_(own.order)
+                out.order.copy_(order)
             if out.curve_mass is not None:
-                out.curve_mass.copy_(own.curve_mass)
-            usable = self.usable[self.instance_of_item]  # [T]
+                out.curve_mass.copy_(mass)
             for row in range(R):
-                invalid = own.order[row] < 0  # [T], of instances that are never valid anyway
-                order = own.order[row].where(~invalid, self.by_position)  # [T]
-                self._fill_row(out, row, order, other.curve_mass[row])
+                # Invalid instances have no order; their points are written as never valid.
+                usable_order = order[row].where(order[row] >= 0, self.by_position)  # [T]
+                self._fill_row(out, row, usable_order, other_mass[row])
         if out.single_js is not None:
             assert out.single_flip_label is not None
             assert out.single_drop is not None

@@ -37,7 +37,7 @@ def _run(
         validate = batch._values.device.type == "cpu"
     if batch.head is not None:
         return sweep_callable(batch, plan, wants, seed, keep, backend, validate, max_bytes)
-    results = sweep_op(
+    results: list[Tensor] = sweep_op(
         batch._values,
         batch.offsets,
         batch._attention,

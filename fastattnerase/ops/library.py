@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +26,9 @@ ALWAYS = 6
 BIT = {name: 1 << i for i, name in enumerate(FIELDS[ALWAYS:])}
 _KINDS = {int(kind): kind for kind in RankingKind}
 
-_LIBRARY = torch.library.Library("fastattnerase", "DEF")
+# torch.library comes without annotations.
+_library: Any = torch.library
+_LIBRARY = _library.Library("fastattnerase", "DEF")
 _LIBRARY.define(
     "sweep(Tensor values, Tensor offsets, Tensor attention, bool is_scores, Tensor head_weight, "
     "Tensor head_bias, Tensor ids, int[] rankings, int[] ranking_args, Tensor[] orders, "
@@ -198,8 +201,8 @@ def _log(op: str, backend: str, **tensors: Tensor) -> None:
 
 _LIBRARY.impl("sweep", _sweep, "CompositeExplicitAutograd")
 _LIBRARY.impl("pooled_prefixes", _pooled_prefixes, "CompositeExplicitAutograd")
-torch.library.register_fake("fastattnerase::sweep", _sweep_fake, lib=_LIBRARY)
-torch.library.register_fake("fastattnerase::pooled_prefixes", _pooled_prefixes_fake, lib=_LIBRARY)
+_library.register_fake("fastattnerase::sweep", _sweep_fake, lib=_LIBRARY)
+_library.register_fake("fastattnerase::pooled_prefixes", _pooled_prefixes_fake, lib=_LIBRARY)
 
 sweep_op = torch.ops.fastattnerase.sweep.default
 pooled_prefixes_op = torch.ops.fastattnerase.pooled_prefixes.default

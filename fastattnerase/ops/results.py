@@ -90,7 +90,8 @@ class PrefixErasure(_Movable):
         columns["ranking"] = [name for name in self.rankings for _ in range(B)]
         columns |= {name: tensor.cpu().flatten().numpy() for name, tensor in per_ranking.items()}
         order = ["instance", "ranking", "n", "label", "status", *per_ranking]
-        return pd.DataFrame(columns)[order]
+        table: pd.DataFrame = pd.DataFrame(columns)[order]
+        return table
 
 
 @dataclass(eq=False)
@@ -129,7 +130,8 @@ class ItemErasure(_Movable):
             "js": self.js.cpu(),
             "label_prob_drop": self.label_prob_drop.cpu(),
         }
-        return pd.DataFrame({name: tensor.numpy() for name, tensor in columns.items()})
+        table: pd.DataFrame = pd.DataFrame({k: v.numpy() for k, v in columns.items()})
+        return table
 
 
 @dataclass(eq=False)
@@ -161,7 +163,8 @@ class MinimalFlipSet(_Movable):
             "size": self.size,
             "flip_label": self.flip_label,
         }
-        return pd.DataFrame({name: tensor.cpu().numpy() for name, tensor in columns.items()})
+        table: pd.DataFrame = pd.DataFrame({k: v.cpu().numpy() for k, v in columns.items()})
+        return table
 
 
 @dataclass(eq=False)

@@ -42,7 +42,12 @@ def erase(instance: Instance, order: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
         if instance.bad_bias:
             survives[:] = True
         logits[survives] = torch.nan
-        return decision.masked_fill(survives, -1), logits, mass, torch.zeros(n + 1, dtype=bool)
+        return (
+            decision.masked_fill(survives, -1),
+            logits,
+            mass,
+            torch.zeros(n + 1, dtype=torch.bool),
+        )
     if instance.H == 1:
         compared, compared_mass = instance.tail(0, order, instance.margins)
         decision = decisions_from_margins(compared, compared_mass, instance.bias_label)
