@@ -382,8 +382,9 @@ def load_emulator() -> None:
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     if options.emulated:
-        os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel module is imported
         torch.set_num_threads(1)
+        if "triton" in options.backends:
+            os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel module is imported
         if "cuda-emulated" in options.backends:
             load_emulator()
     elif not torch.cuda.is_available():

@@ -47,7 +47,10 @@ from problems import RANKINGS, Data
 from roofline import cpu_read_bandwidth
 
 LOOP_ITEMS = 2_000  # items of the subset that one-by-one baselines run on, four prefixes each
+SMOKE_LOOP_ITEMS = 300
 FEATURE_ITEMS = 70_000  # items of the subset for suffix sums over the features
+SMOKE_FEATURE_ITEMS = 2_000
+ATTRIBUTION_LIMIT = 1_024  # longest instance that attribution libraries are timed on
 MASK_LIMIT = 8_192  # longest instance whose n x n masks are built
 SPACED_PREFIXES = 16  # prefixes a ranking of a long instance on which the loop is timed
 ISA_VARIABLE = "FASTATTNERASE_CPU_ISA"
@@ -79,7 +82,7 @@ def check(data: Data, engine: Engine, smoke: bool, with_compile: bool) -> dict[s
     if with_compile:
         compare("torch.compile", ours, baselines.compiled_sweep(data, keys), near)
 
-    few = subset(data, LOOP_ITEMS)
+    few = subset(data, SMOKE_LOOP_ITEMS if smoke else LOOP_ITEMS)
     cut, few_keys = few.instances, keys[:, : few.items].contiguous()
     if few.items <= MASK_LIMIT:
         for function in (baselines.forward_loop, baselines.mask_product):
@@ -89,14 +92,14 @@ def check(data: Data, engine: Engine, smoke: bool, with_compile: bool) -> dict[s
         points, found = spaced_loop(few, orders)
         if not bool(near[0]) and not torch.equal(curve[:, points], found):
             raise Disagreement("forward loop: decisions of a long instance differ")
-    some = subset(data, 4_000 if smoke else FEATURE_ITEMS)
+    some = subset(data, SMOKE_FEATURE_ITEMS if smoke else FEATURE_ITEMS)
     cut, some_keys = some.instances, keys[:, : some.items].contiguous()
     compare(
         "suffix sums over features",
         head_of(ours, cut), baselines.feature_suffix_sums(some, some_keys), near[:cut],
     )  # fmt: skip
-    if few.items <= MASK_LIMIT:
-        one = data.head(1)
+    one = data.head(1)
+    if one.items <= ATTRIBUTION_LIMIT:
         if importlib.util.find_spec("captum"):
             drop = engine.each().label_prob_drop[: one.items]
             close("captum", baselines.captum_single(one), drop)
@@ -123,18 +126,6 @@ def spaced_loop(data: Data, orders: torch.Tensor) -> tuple[torch.Tensor, torch.T
         for row in range(len(RANKINGS))
     ]
     return points, torch.stack(decisions)
-
-
-def forced(isa: str, function: Callable[[], object]) -> object:
-    """Call a function with another instruction-set variant of the CPU engine."""
-    from fastattnerase import _C
-
-    before = _C.cpu_isa()
-    _C.cpu_select_isa(isa)
-    try:
-        return function()
-    finally:
-        _C.cpu_select_isa(before)
 
 
 class Table:
@@ -208,7 +199,7 @@ def measure_set(
 
     contest = {SWEEP: many(engine.sweep), TORCH: many(lambda: baselines.torch_sweep(data))}
     for isa in options.other_isas:
-        contest[f"{SWEEP}, {isa}"] = many(partial(forced, isa, engine.sweep))
+        contest[f"{SWEEP}, {isa}"] = many(Engine(data, f"cpu-{isa}").sweep)
     if options.compile:
         contest[COMPILED] = many(lambda: baselines.compiled_sweep(data))
     for function in contest.values():
@@ -232,7 +223,8 @@ def measure_set(
         for what, seconds in alternate(calls_only, repeats).items():
             table.add(what, seconds / calls)
 
-    few, slow = subset(data, LOOP_ITEMS), min(repeats, 3)
+    few = subset(data, SMOKE_LOOP_ITEMS if options.smoke else LOOP_ITEMS)
+    slow = 1 if options.smoke else min(repeats, 3)
     part = few.items / data.items
     scaled = f"measured on {few.instances} instances, {few.items} items" if part < 1 else ""
     if few.items <= MASK_LIMIT:
@@ -244,7 +236,8 @@ def measure_set(
             once()
             seconds = alternate({what: once}, slow)[what]
             table.add(what, seconds, part=part, extra_bytes=peak_extra_bytes(once), note=scaled)
-        captum_and_quantus(data, engine, table, slow)
+        if int(data.offsets[1]) <= ATTRIBUTION_LIMIT:
+            captum_and_quantus(data, engine, table, slow)
     else:
         orders = baselines.orders_of(few, None)
         seconds = alternate({LOOP: lambda: spaced_loop(few, orders)}, slow)[LOOP]
@@ -255,7 +248,7 @@ def measure_set(
         table.add(
             MASKS, None, note=f"not run: one mask of {n}^2 floats is {4 * n * n / 1e9:.3g} GB"
         )
-    some = subset(data, 4_000 if options.smoke else FEATURE_ITEMS)
+    some = subset(data, SMOKE_FEATURE_ITEMS if options.smoke else FEATURE_ITEMS)
     part = some.items / data.items
     scaled = f"measured on {some.instances} instances, {some.items} items" if part < 1 else ""
     once = partial(baselines.feature_suffix_sums, some)
@@ -482,9 +475,14 @@ def instruction_sets(options: argparse.Namespace) -> tuple[str, list[str]]:
     if options.backend not in ("auto", "cpu"):
         return options.backend, []
     from fastattnerase import _C
+    from fastattnerase.backends import register
+    from fastattnerase.backends.cpu import CpuBackend
 
-    chosen = _C.cpu_isa()
-    return chosen, [] if options.isa else [isa for isa in _C.cpu_isas() if isa != chosen]
+    chosen = _C.cpu_variant()
+    others = [] if options.isa else [isa for isa in _C.cpu_variants() if isa != chosen]
+    for isa in others:
+        register(CpuBackend(f"cpu-{isa}", isa))
+    return chosen, others
 
 
 def main(arguments: list[str] | None = None) -> int:
