@@ -146,7 +146,7 @@ class Chunk:
 
     Args:
         batch: the attention layer's values, scores or weights, offsets and head.
-        gold: `[B]` int64, labels of the data; None where unknown.
+        gold: `[B]` int64, labels of the data, -1 for none; None where all are unknown.
         model_label: `[B]` int64, the model's own decisions; None where unknown.
         texts: for each instance the text of each item; None where unknown.
     """
@@ -612,7 +612,8 @@ def _ints(tensor: Tensor) -> Ints:
 def _labels(labels: Tensor | None, count: int) -> pa.Array:
     if labels is None:
         return pa.nulls(count, pa.int64())
-    return pa.array(_ints(labels))
+    values = _ints(labels)
+    return pa.array(values, mask=values < 0)  # -1 is no label
 
 
 def _bias_labels(batch: fae.AttentionBatch) -> Ints:

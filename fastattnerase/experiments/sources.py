@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,13 +51,21 @@ class ModelSource:
         self.dataset = dataset
         self.classes = classes
         self.about = about
+        self.flat = model.config.kind == "flan"
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def describe(self) -> dict[str, Any]:
-        """Say which model and data these are."""
-        return self.about
+        """Say which model and data these are, with a hash of both."""
+        digest = blake2b(digest_size=16)
+        for tensor in self.model.state_dict().values():
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        for document in self.dataset:
+            digest.update(document.token_ids.tobytes() + document.sentence_lengths.tobytes())
+            digest.update(f"|{document.id}|{document.label}|".encode())
+        items = "words" if self.flat else "sentences"
+        return self.about | {"item": items, "hash": digest.hexdigest()}
 
     def chunks(self, start: int) -> Iterator[Chunk]:
         """Yield the documents from number `start` on."""
@@ -69,7 +78,6 @@ class ModelSource:
         return self._chunks(Dataset([self.dataset[row] for row in rows]))
 
     def _chunks(self, dataset: Dataset) -> Iterator[Chunk]:
-        flat = self.model.config.kind == "flan"
         done = 0
         for batch, logits in self.model.attention_outputs(dataset):
             documents = dataset[done : done + len(logits)].documents
@@ -79,7 +87,7 @@ class ModelSource:
                 batch,
                 gold=gold,
                 model_label=logits.argmax(dim=-1),
-                texts=[d.tokens if flat else d.sentences for d in documents],
+                texts=[d.tokens if self.flat else d.sentences for d in documents],
             )
 
 
@@ -92,6 +100,7 @@ class TensorSource:
 
     Args:
         path: the file.
+        device: where to compute.
 
     Raises:
         RunError: no such file, not a safetensors file, a tensor is missing, unknown or of another
@@ -103,7 +112,8 @@ class TensorSource:
         >>> source = TensorSource(Path("layer.safetensors"))  # doctest: +SKIP
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, device: str = "cpu") -> None:
+        self.device = device
         if not path.is_file():
             raise RunError(f"{path}: no such file")
         self.path = path
@@ -157,6 +167,16 @@ class TensorSource:
                 f"of values; they start at {int(offsets[0])} and end at {int(offsets[-1])}"
             )
 
+    def _check_weights(self, weights: Tensor, begin: int) -> None:
+        negative = (weights < 0).reshape(len(weights), -1).any(1)  # [n]
+        if bool(negative.any()):
+            item = begin + int(negative.long().argmax())
+            instance = int(torch.searchsorted(self.offsets, item, right=True)) - 1
+            raise RunError(
+                f"{self.path}: weights of instance {instance} are negative at item "
+                f"{item - int(self.offsets[instance])}; weights must be 0 or more"
+            )
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -188,22 +208,24 @@ class TensorSource:
     def _chunk(self, start: int, stop: int) -> Chunk:
         begin, end = int(self.offsets[start]), int(self.offsets[stop])
         rows = {name: self._file.get_slice(name)[start:stop] for name in self._per_instance}
-        per_instance_bias = len(self._bias_shape) == 2
         bias = self._file.get_slice("head_bias")
+        attention = self._file.get_slice(self.attention)[begin:end]
+        if self.attention == "weights":
+            self._check_weights(attention, begin)
         try:
             batch = fae.AttentionBatch(
                 self._file.get_slice("values")[begin:end],
                 self.offsets[start : stop + 1] - begin,
-                **{self.attention: self._file.get_slice(self.attention)[begin:end]},
+                **{self.attention: attention},
                 head_weight=self.head_weight,
-                head_bias=bias[start:stop] if per_instance_bias else bias[:],
+                head_bias=bias[start:stop] if len(self._bias_shape) == 2 else bias[:],
                 ids=rows.get("ids", torch.arange(start, stop)),
             )
         except (ValueError, TypeError) as error:
             raise RunError(f"{self.path}: {error}") from error
         logits = rows.get("logits")
         return Chunk(
-            batch,
+            batch.to(self.device),
             gold=rows.get("labels"),
             model_label=None if logits is None else logits.argmax(dim=-1),
         )

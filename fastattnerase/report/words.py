@@ -13,14 +13,14 @@ PHRASES = {
     "product": "attention times gradient",
     "minimal": "the smallest possible set",
 }
-# The verdict on attention by the median of first flip over smallest set.
+# The verdict on attention: bounds of the median of first flip over smallest set.
 GOOD, FAIR = 1.1, 2.0
 NEAR_BIAS = 0.02
 
 
 def percent(value: float | None, digits: int = 0) -> str:
     """Write a share as a percentage; a dash where it is undefined."""
-    return "–" if value is None else f"{100 * value:.{digits}f} %"
+    return "–" if value is None else f"{100 * value:.{digits}f}\u00a0%"
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -42,11 +42,15 @@ def verdict(result: Result) -> str:
     if attention["flipped"] == 0:
         return "No decision changes under the attention ranking, so it cannot be judged."
     if gap is None:
-        return "The exact optimum is not known here, so attention is compared to rankings only."
-    if gap <= GOOD:
         return (
-            "Attention points to the items that decide: erasing by it needs about as few items "
-            "as any choice could."
+            "The smallest set is not known here, so attention is compared to other rankings only."
+        )
+    optimal = attention["share_optimal"]["value"]
+    if gap <= GOOD or optimal >= 0.5:
+        return (
+            "Attention is a good guide to what decides: in the typical instance erasing by it "
+            "needs about as few items as any choice could, and exactly as few in "
+            f"{percent(optimal)} of the instances."
         )
     if gap <= FAIR:
         return (
@@ -82,15 +86,25 @@ def _record(result: Result, ranking: str) -> dict[str, Any]:
 
 def _sets(result: Result) -> str:
     records = {record["ranking"]: record for record in result.result["multi"]}
-    text = []
-    for ranking in ("attention", "gradient", "product", "random", "minimal"):
-        if ranking not in records:
-            continue
-        median = records[ranking]["fraction"]["median"]["value"]
-        flipped = percent(records[ranking]["share_flipped"]["value"])
-        erased = "never" if median is None else f"after a median of {percent(median)} of the items"
-        text.append(f"{PHRASES[ranking]} flips {flipped} of the decisions, {erased}")
-    sentence = "Erasing from the top, " + "; ".join(text) + "."
+
+    def flips(ranking: str) -> str:
+        record = records[ranking]
+        median = record["fraction"]["median"]["value"]
+        after = "" if median is None else f", after a median of {percent(median)} of the items"
+        return f"{percent(record['share_flipped']['value'])} of the decisions{after}"
+
+    sentence = f"Erasing in order of attention changes {flips('attention')}. "
+    if "minimal" in records:
+        sentence += f"The smallest sets that can change them do so for {flips('minimal')}. "
+    sentence += "; ".join(
+        f"{words}: {flips(ranking)}"
+        for ranking, words in (
+            ("gradient", "In order of the gradient"),
+            ("product", "of attention times gradient"),
+            ("random", "at random"),
+        )
+    )
+    sentence += "."
     known = [r for r in ("attention", "gradient", "product") if r in records]
     optimal = {r: records[r]["share_optimal"]["value"] for r in known}
     best = max(known, key=lambda r: optimal[r] or 0.0)

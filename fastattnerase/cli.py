@@ -1,0 +1,594 @@
+"""The `fastattnerase` command."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+# Everything heavy is imported inside the commands, so that --help answers at once.
+if TYPE_CHECKING:
+    from fastattnerase.data import DataConfig, Dataset
+    from fastattnerase.experiments.serrano_smith import Config, Result, Source
+    from fastattnerase.models import LoadedModel, ModelConfig, TrainConfig
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="fastattnerase",
+    help="Does attention explain this decision? Train attention models on your text, erase what "
+    "they attend to, and read the report.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+_out = Console(highlight=False)
+_err = Console(stderr=True, highlight=False)
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _command(example: str) -> Callable[[_Command], _Command]:
+    """Register a command: its example in the help, one line for each mistake of the user's."""
+
+    def decorate(function: _Command) -> _Command:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> None:
+            with _one_line_errors():
+                function(*args, **kwargs)
+
+        app.command(epilog=f"Example: [bold]{example}[/bold]")(wrapped)
+        return function
+
+    return decorate
+
+
+@contextlib.contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Turn the user's mistakes and Ctrl-C into one line; what is unexpected keeps its traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _fail("interrupted; what is finished is kept, the same command goes on from there", 130)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _fail(f"{error.filename}: {error.strerror}")
+    except ValueError as error:
+        from fastattnerase.data import DataError
+        from fastattnerase.experiments.rundir import RunError
+        from fastattnerase.models import ModelError
+
+        if not isinstance(error, (DataError, RunError, ModelError)):
+            raise
+        _fail(str(error))
+
+
+def _fail(message: str, code: int = USER_ERROR) -> None:
+    _err.print(f"[bold red]{'stopped' if code == INTERRUPTED else 'error'}:[/] ", end="")
+    _err.print(message, markup=False, soft_wrap=True)
+    raise typer.Exit(code) from None
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=_err,
+    )
+
+
+# --- options shared by commands ------------------------------------------------------------------
+
+Out = Annotated[Path | None, typer.Option("--out", help="Where results go.", show_default=False)]
+Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
+Device = Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")]
+Backend = Annotated[str, typer.Option(help="Of the erasure engine: auto, or a name from `info`.")]
+
+
+@_command("fastattnerase demo --out runs/demo")
+def demo(
+    out: Annotated[Path, typer.Option(help="Where model, results and report go.")] = Path(
+        "runs/demo"
+    ),
+    seed: Seed = 0,
+    device: Device = "cpu",
+) -> None:
+    """Train a small model on 3,000 real sentences, erase, and write the report.
+
+    The sentences ship with the package: reviews of films, products and restaurants, good or bad
+    (UCI sentiment labelled sentences, CC BY 4.0).
+    """
+    from fastattnerase.data import demo_config
+    from fastattnerase.experiments.serrano_smith import Config
+    from fastattnerase.models import ModelConfig, TrainConfig
+
+    started = time.monotonic()
+    model = ModelConfig(
+        kind="flan",
+        encoder="rnn",
+        embedding_size=64,
+        hidden_size=32,
+        seed=seed,
+    )
+    training = TrainConfig(epochs=15, patience=4, learning_rate=2e-3, batch_size=32, seed=seed)
+    _train(demo_config(), model, training, out / "model", _device(device), "FLANrnn on sentences")
+    result = _erase_model(
+        out / "model", None, None, None, False, Config(seed=seed), out / "erase", None, device
+    )
+    page = _report([result], out / "report")
+    _out.print(f"\nDone in {time.monotonic() - started:.0f} s. Open the report in a browser:")
+    _out.print(str(page.resolve()), style="bold", soft_wrap=True)
+
+
+@_command(
+    "fastattnerase train --data reviews.csv --text-column review --label-column stars "
+    "--model flan --encoder rnn --out runs/flanrnn"
+)
+def train(
+    data: Annotated[
+        Path | None,
+        typer.Option(help="All rows: CSV, TSV, JSON lines or Parquet, also .gz, .xz, .zst."),
+    ] = None,
+    train_data: Annotated[
+        Path | None, typer.Option("--train", help="Training rows, instead of --data.")
+    ] = None,
+    dev_data: Annotated[
+        Path | None, typer.Option("--dev", help="Development rows; drawn where not given.")
+    ] = None,
+    test_data: Annotated[
+        Path | None, typer.Option("--test", help="Test rows; drawn where not given.")
+    ] = None,
+    text_column: Annotated[str, typer.Option(help="Column of the texts.")] = "text",
+    label_column: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
+    split_column: Annotated[
+        str | None, typer.Option(help="Column that says train, dev or test.")
+    ] = None,
+    fractions: Annotated[
+        tuple[float, float, float], typer.Option(help="Train, dev and test shares of a draw.")
+    ] = (0.8, 0.1, 0.1),
+    split_seed: Annotated[int, typer.Option(help="Of the drawn split.")] = 0,
+    min_count: Annotated[int, typer.Option(help="Rarer words are unknown words.")] = 2,
+    max_tokens: Annotated[int | None, typer.Option(help="Cut longer documents here.")] = None,
+    vectors: Annotated[
+        Path | None, typer.Option(help="Word vectors in GloVe's text format.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="flan: attention over words; han: over sentences.")
+    ] = "flan",
+    encoder: Annotated[str, typer.Option(help="rnn, conv or noenc.")] = "rnn",
+    embedding_size: Annotated[
+        int, typer.Option(help="Width of word embeddings; that of --vectors where given.")
+    ] = 200,
+    hidden_size: Annotated[int, typer.Option(help="Units a direction, filters a width.")] = 50,
+    dropout_embedding: Annotated[float, typer.Option(help="On word embeddings.")] = 0.4445,
+    dropout_output: Annotated[float, typer.Option(help="In the classification layer.")] = 0.3457,
+    epochs: Annotated[int, typer.Option(help="At most so many.")] = 15,
+    patience: Annotated[int, typer.Option(help="Epochs without a better dev accuracy.")] = 5,
+    learning_rate: Annotated[float, typer.Option(help="Of Adam, at the start.")] = 4e-4,
+    batch_size: Annotated[int, typer.Option(help="Documents of a batch, at most.")] = 64,
+    batch_tokens: Annotated[
+        int, typer.Option(help="Longest document times documents of a batch, at most.")
+    ] = 20_000,
+    seed: Seed = 0,
+    device: Device = "auto",
+    name: Annotated[
+        str | None, typer.Option(help="For reports; default: model and data.", show_default=False)
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Train an attention model on your text; the same command goes on after an interruption."""
+    from fastattnerase.data import DataConfig
+    from fastattnerase.models import ModelConfig, TrainConfig
+
+    data_config = DataConfig(
+        path=_text(data),
+        train=_text(train_data),
+        dev=_text(dev_data),
+        test=_text(test_data),
+        text_column=text_column,
+        label_column=label_column,
+        split_column=split_column,
+        fractions=fractions,
+        seed=split_seed,
+        min_count=min_count,
+        max_tokens=max_tokens,
+        vectors=_text(vectors),
+    )
+    model_config = ModelConfig(
+        kind=model,
+        encoder=encoder,
+        embedding_size=embedding_size,
+        hidden_size=hidden_size,
+        dropout_embedding=dropout_embedding,
+        dropout_output=dropout_output,
+        seed=seed,
+    )
+    train_config = TrainConfig(
+        epochs=epochs,
+        patience=patience,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        batch_tokens=batch_tokens,
+        seed=seed,
+    )
+    stem = _stem(data or train_data)
+    folder = out or Path("runs") / f"{stem}-{model}{encoder}"
+    name = name or f"{model.upper()}{encoder} on {stem}"
+    _train(data_config, model_config, train_config, folder, _device(device), name)
+    _out.print(f"Next: [bold]fastattnerase erase --model {folder}[/bold]", soft_wrap=True)
+
+
+@_command("fastattnerase erase --model runs/flanrnn --out runs/flanrnn/erase")
+def erase(
+    model: Annotated[
+        Path | None, typer.Option(help="A folder that `train` wrote.", show_default=False)
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="All rows of this file; default: the model's own test split."),
+    ] = None,
+    text_column: Annotated[
+        str | None, typer.Option(help="Column of the texts; default: as in training.")
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option(help="Column of the labels; default: as in training.")
+    ] = None,
+    unlabelled: Annotated[bool, typer.Option(help="--data has no labels.")] = False,
+    tensors: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of a model, any attention layer in a safetensors file: values [[T, D]], "
+            "offsets [[B + 1]], scores or weights [[T]], head_weight [[C, D]], head_bias [[C]]; "
+            "labels, ids [[B]] and logits [[B, C]] where known."
+        ),
+    ] = None,
+    random_orders: Annotated[
+        int, typer.Option(min=1, help="Random rankings of each instance.")
+    ] = 1,
+    random_item: Annotated[
+        str,
+        typer.Option(
+            help="The random item of the single-item test: different (from the top item), uniform, "
+            "legacy (as the published code)."
+        ),
+    ] = "different",
+    resamples: Annotated[int, typer.Option(min=1, help="Of the bootstrap.")] = 1000,
+    seed: Seed = 0,
+    backend: Backend = "auto",
+    device: Device = "auto",
+    name: Annotated[
+        str | None, typer.Option(help="For reports; default: the model's.", show_default=False)
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Erase items, most important first, until each decision changes; write a run directory.
+
+    Serrano and Smith's two tests with the exact smallest set. The same command goes on after an
+    interruption.
+    """
+    from fastattnerase.experiments.rundir import RunError
+    from fastattnerase.experiments.serrano_smith import Config
+
+    if (model is None) == (tensors is None):
+        raise RunError("give either --model or --tensors")
+    if random_item not in ("different", "uniform", "legacy"):
+        raise RunError(f"--random-item is {random_item!r}; different, uniform or legacy is needed")
+    config = Config(
+        seed=seed,
+        random_orders=random_orders,
+        random_item=random_item,  # type: ignore[arg-type]
+        backend=_backend(backend, _device(device)),
+        resamples=resamples,
+    )
+    if model is not None:
+        default = model / ("erase" if data is None else f"erase-{_stem(data)}")
+        result = _erase_model(
+            model, data, text_column, label_column, unlabelled, config, out or default, name, device
+        )
+    elif data is not None:
+        raise RunError("--data goes with --model, not with --tensors")
+    else:
+        assert tensors is not None
+        from fastattnerase.experiments.sources import TensorSource
+
+        folder = out or Path("runs") / f"{_stem(tensors)}-erase"
+        source = TensorSource(tensors, device=_device(device))
+        result = _erase(source, config, folder, name or _stem(tensors))
+    _out.print(f"Next: [bold]fastattnerase report {result.folder}[/bold]", soft_wrap=True)
+
+
+@_command("fastattnerase report runs/flanrnn/erase runs/hanrnn/erase --out report")
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories that `erase` wrote.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to; default: `report` in the first run.")
+    ] = None,
+) -> None:
+    """Write one HTML page on one run or several side by side, with figures and tables as files."""
+    from fastattnerase.experiments import serrano_smith
+
+    page = _report([serrano_smith.load(run) for run in runs], out or runs[0] / "report")
+    _out.print(str(page.resolve()), soft_wrap=True)
+
+
+@_command("fastattnerase info")
+def info() -> None:
+    """Print versions, build, instruction sets, and what can run here and why the rest cannot."""
+    import fastattnerase as fae
+    from fastattnerase.experiments.rundir import provenance
+
+    about = provenance()
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for package, version in about["versions"].items():
+        table.add_row(package, version)
+    for key, value in about["machine"].items():
+        table.add_row(key, "none" if value is None else str(value))
+    try:
+        from fastattnerase import _C
+    except ImportError as error:
+        table.add_row("native module", f"cannot be loaded: {error}")
+    else:
+        cuda = "with" if _C.has_cuda else "without"
+        table.add_row("native module", f"{_C.version}, built {cuda} CUDA kernels")
+        table.add_row(
+            "instruction sets", f"{', '.join(_C.cpu_variants())}; in use: {_C.cpu_variant()}"
+        )
+    for backend, reasons in fae.backends().items():
+        table.add_row(
+            f"backend {backend}", "cannot run: " + "; ".join(reasons) if reasons else "ok"
+        )
+    _out.print(table)
+
+
+# --- what the commands share ---------------------------------------------------------------------
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _stem(path: Path | None) -> str:
+    return "data" if path is None else path.name.partition(".")[0]
+
+
+def _device(name: str) -> str:
+    import torch
+
+    from fastattnerase.experiments.rundir import RunError
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise RunError(f"--device is {name!r}; auto, cpu, cuda or cuda:N is needed")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise RunError(f"--device is {name!r}, but torch finds no GPU here")
+    return name
+
+
+def _backend(name: str, device: str) -> str:
+    import fastattnerase as fae
+    from fastattnerase.experiments.rundir import RunError
+
+    known = fae.backends()
+    if name != "auto" and name not in known:
+        raise RunError(f"--backend is {name!r}; auto or one of {', '.join(known)} is needed")
+    if name != "auto" and known[name]:
+        raise RunError(f"--backend {name} cannot run here: {'; '.join(known[name])}")
+    return name
+
+
+def _train(
+    data: DataConfig,
+    model_config: ModelConfig,
+    train_config: TrainConfig,
+    folder: Path,
+    device: str,
+    name: str,
+) -> None:
+    """Read, train, judge on the test split, save."""
+    from fastattnerase.data import load_corpus, prepare
+    from fastattnerase.experiments.rundir import provenance
+    from fastattnerase.models import build_model, evaluate, save_model
+    from fastattnerase.models import train as train_model
+
+    with _err.status("reading the texts"):
+        corpus = load_corpus(data)
+        prepared = prepare(corpus, data)
+    sizes = ", ".join(
+        f"{len(split):,} {word}"
+        for word, split in (
+            ("train", prepared.train),
+            ("dev", prepared.dev),
+            ("test", prepared.test),
+        )
+    )
+    _out.print(f"{sizes}; {len(corpus.classes)} classes; {len(prepared.vocabulary):,} words")
+    for reason, count in corpus.dropped.items():
+        _out.print(f"{count:,} rows left out: {reason.replace('_', ' ')}")
+    if data.vectors:
+        _out.print(f"{prepared.vectors_found:,} words have a vector")
+    model = build_model(model_config, prepared.vocabulary, len(corpus.classes), prepared.embeddings)
+    with _progress() as progress:
+        trained = train_model(
+            model,
+            prepared.train,
+            prepared.dev,
+            train_config,
+            folder,
+            progress=progress,
+            device=device,
+        )
+    if trained.resumed_epochs:
+        _out.print(f"went on after {trained.resumed_epochs} finished epochs")
+    tested = evaluate(model, prepared.test) if len(prepared.test) else None
+    save_model(
+        folder,
+        model,
+        vocabulary=prepared.vocabulary,
+        classes=corpus.classes,
+        data_config=data,
+        train_config=train_config,
+        metadata={
+            "name": name,
+            "dev_accuracy": trained.dev_accuracy,
+            "test_accuracy": None if tested is None else tested.accuracy,
+            "best_epoch": trained.best_epoch,
+            "epochs": len(trained.history),
+            "documents": {
+                split: len(getattr(prepared, split)) for split in ("train", "dev", "test")
+            },
+            "truncated": {
+                split: getattr(prepared, split).truncated for split in ("train", "dev", "test")
+            },
+            "dropped": corpus.dropped,
+            "device": device,
+        }
+        | provenance(),
+    )
+    accuracy = f"dev accuracy {trained.dev_accuracy:.3f} (epoch {trained.best_epoch})"
+    if tested is not None:
+        accuracy += f", test accuracy {tested.accuracy:.3f}"
+    _out.print(f"{name}: {accuracy}; saved in {folder}", soft_wrap=True)
+
+
+def _erase_model(
+    folder: Path,
+    data: Path | None,
+    text_column: str | None,
+    label_column: str | None,
+    unlabelled: bool,
+    config: Config,
+    out: Path,
+    name: str | None,
+    device: str,
+) -> Result:
+    from fastattnerase.experiments.sources import ModelSource
+    from fastattnerase.models import load_model
+
+    loaded = load_model(folder, device=_device(device))
+    with _err.status("reading the texts"):
+        dataset, about = _documents(loaded, data, text_column, label_column, unlabelled)
+    source = ModelSource(
+        loaded.model,
+        dataset,
+        loaded.classes,
+        {
+            "model": str(folder),
+            "model_config": loaded.model.config.to_dict(),
+            "train_config": None if loaded.train_config is None else loaded.train_config.to_dict(),
+            "best_epoch": loaded.metadata.get("best_epoch"),
+            "dev_accuracy": loaded.metadata.get("dev_accuracy"),
+        }
+        | about,
+    )
+    return _erase(source, config, out, name or loaded.metadata.get("name") or folder.name)
+
+
+def _documents(
+    loaded: LoadedModel,
+    data: Path | None,
+    text_column: str | None,
+    label_column: str | None,
+    unlabelled: bool,
+) -> tuple[Dataset, dict[str, Any]]:
+    """Encode the documents to erase from, and say where they came from."""
+    from fastattnerase.data import encode, load_corpus, load_examples
+    from fastattnerase.experiments.rundir import RunError
+
+    trained = loaded.data_config
+    about: dict[str, Any]
+    if data is None:
+        if text_column or label_column or unlabelled:
+            raise RunError("--text-column, --label-column and --unlabelled go with --data")
+        examples = load_corpus(trained).test
+        about = {"data": trained.to_dict(), "split": "test"}
+        if not examples:
+            raise RunError("the model's data have no test split; give a file as --data")
+    else:
+        column = None if unlabelled else label_column or trained.label_column
+        text_column = text_column or trained.text_column
+        examples, dropped = load_examples(
+            data, loaded.classes, text_column=text_column, label_column=column
+        )
+        about = {
+            "data": {"path": str(data), "text_column": text_column, "label_column": column},
+            "split": "all rows",
+            "dropped": dropped,
+        }
+    dataset = encode(
+        examples,
+        loaded.vocabulary,
+        max_tokens=trained.max_tokens,
+        line_breaks=trained.line_breaks,
+    )
+    return dataset, about | {"documents": len(dataset), "truncated": dataset.truncated}
+
+
+def _erase(source: Source, config: Config, folder: Path, name: str) -> Result:
+    from fastattnerase.experiments import serrano_smith
+
+    with _progress() as progress:
+        task = progress.add_task("erasing", total=len(source))
+
+        def show(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        result = serrano_smith.run(source, config, folder, name=name, on_progress=show)
+    _summary(result)
+    return result
+
+
+def _summary(result: Result) -> None:
+    from fastattnerase.report.figures import NAMES
+    from fastattnerase.report.words import percent, times, verdict
+
+    table = Table(title=result.run["name"], title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for title in ("ranking", "flip", "median erased", "over smallest set"):
+        table.add_column(title, justify="left" if title == "ranking" else "right")
+    for record in result.result["multi"]:
+        table.add_row(
+            NAMES[record["ranking"]],
+            percent(record["share_flipped"]["value"], 1),
+            percent(record["fraction"]["median"]["value"], 1),
+            times(record["gap"]["median"]["value"]),
+        )
+    _out.print(table)
+    _out.print(verdict(result), soft_wrap=True)
+
+
+def _report(results: list[Result], folder: Path) -> Path:
+    from fastattnerase.report import build
+
+    with _err.status("writing the report"):
+        return build(results, folder)
