@@ -1,0 +1,133 @@
+"""Contributions of every item: the one read of the values.
+
+Formula: `s_{i,c} = sum_d W_{c,d} v_{i,d}` and `|v_i|`, the norm that near-ties are judged by.
+
+Data layout: values [T, D] with any row stride, head [C, D] contiguous, contributions [T, C] in
+float32 (float64 for float64 values), norms [T] float64.
+
+Mapping: a program takes BT items and walks the features in tiles [BT, BD]; lane d of a tile sums
+every BD-th feature in float32, at most 128 of them, and the lanes are then added in float64. So
+no float32 sum spans more than 128 features whatever D is, and neither T nor the place of an item in
+its batch changes how it rounds. Four classes share one read of a tile; with more classes the tile
+is read again from the caches, class groups being spread over the second grid axis.
+
+Memory traffic: T D values once from memory, C D head weights from the caches, T C results.
+
+Assumptions: rows start at multiples of VEC elements and the base at 16 bytes where VEC > 1 (the
+adapter copies other layouts once); D and C are compile-time constants, so that loads become 16
+bytes wide wherever D allows.
+"""
+
+from __future__ import annotations
+
+import torch
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _project_classes(
+    V, W, S, NORM, rows, inside, row_units, first, C: tl.constexpr, D: tl.constexpr,
+    VEC: tl.constexpr, BT: tl.constexpr, BD: tl.constexpr, PANEL: tl.constexpr,
+    CLASSES: tl.constexpr, WITH_NORM: tl.constexpr,
+):  # fmt: skip
+    column = tl.arange(0, BD)
+    row = V + (rows * row_units * VEC)[:, None]
+    wide: tl.constexpr = tl.float64
+    narrow: tl.constexpr = W.dtype.element_ty
+    sum0 = tl.zeros([BT], dtype=wide)
+    sum1 = tl.zeros([BT], dtype=wide)
+    sum2 = tl.zeros([BT], dtype=wide)
+    sum3 = tl.zeros([BT], dtype=wide)
+    squares = tl.zeros([BT, BD], dtype=wide)
+    for panel in range(0, D, PANEL):
+        part0 = tl.zeros([BT, BD], dtype=narrow)
+        part1 = tl.zeros([BT, BD], dtype=narrow)
+        part2 = tl.zeros([BT, BD], dtype=narrow)
+        part3 = tl.zeros([BT, BD], dtype=narrow)
+        for start in range(panel, min(panel + PANEL, D), BD):
+            d = start + column
+            real = d < D
+            v = tl.load(row + d[None, :], mask=inside[:, None] & real[None, :], other=0.0)
+            v = v.to(narrow)  # [BT, BD]
+            head = W + first * D + d
+            part0 += v * tl.load(head, mask=real, other=0.0)[None, :]
+            if CLASSES > 1:
+                part1 += v * tl.load(head + D, mask=real & (first + 1 < C), other=0.0)[None, :]
+            if CLASSES > 2:
+                part2 += v * tl.load(head + 2 * D, mask=real & (first + 2 < C), other=0.0)[None, :]
+            if CLASSES > 3:
+                part3 += v * tl.load(head + 3 * D, mask=real & (first + 3 < C), other=0.0)[None, :]
+            if WITH_NORM:
+                squares += v.to(wide) * v.to(wide)
+        sum0 += tl.sum(part0.to(wide), axis=1)
+        if CLASSES > 1:
+            sum1 += tl.sum(part1.to(wide), axis=1)
+        if CLASSES > 2:
+            sum2 += tl.sum(part2.to(wide), axis=1)
+        if CLASSES > 3:
+            sum3 += tl.sum(part3.to(wide), axis=1)
+    out = S + rows * C + first
+    result: tl.constexpr = S.dtype.element_ty
+    tl.store(out, sum0.to(result), mask=inside)
+    if CLASSES > 1:
+        tl.store(out + 1, sum1.to(result), mask=inside & (first + 1 < C))
+    if CLASSES > 2:
+        tl.store(out + 2, sum2.to(result), mask=inside & (first + 2 < C))
+    if CLASSES > 3:
+        tl.store(out + 3, sum3.to(result), mask=inside & (first + 3 < C))
+    if WITH_NORM:
+        tl.store(NORM + rows, tl.sqrt(tl.sum(squares, axis=1)), mask=inside)
+
+
+@triton.jit(do_not_specialize=["T", "row_units"])
+def project_kernel(
+    V, W, S, NORM, T, row_units, C: tl.constexpr, D: tl.constexpr, VEC: tl.constexpr,
+    BT: tl.constexpr, BD: tl.constexpr, PANEL: tl.constexpr, CLASSES: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0).to(tl.int64) * BT + tl.arange(0, BT)
+    inside = rows < T
+    group = tl.program_id(1)
+    if group == 0:
+        _project_classes(
+            V, W, S, NORM, rows, inside, row_units, 0, C, D, VEC, BT, BD, PANEL, CLASSES, True
+        )
+        group += tl.num_programs(1)
+    while group * CLASSES < C:
+        _project_classes(
+            V, W, S, NORM, rows, inside, row_units, group * CLASSES, C, D, VEC, BT, BD, PANEL,
+            CLASSES, False,
+        )  # fmt: skip
+        group += tl.num_programs(1)
+
+
+def vector_width(num_features: int, item_bytes: int) -> int:
+    """Elements of a 16-byte load that never straddles a row of `num_features`; a power of two."""
+    width = 16 // item_bytes
+    while num_features % width:
+        width //= 2
+    return width
+
+
+def project(
+    values: torch.Tensor,
+    head_weight: torch.Tensor,
+    contributions: torch.Tensor,
+    norms: torch.Tensor,
+) -> None:
+    """Fills contributions [T, C] and norms [T] from values [T, D] and head_weight [C, D]."""
+    num_items, num_features = values.shape
+    num_classes = head_weight.shape[0]
+    if num_items == 0:
+        return
+    width = vector_width(num_features, values.element_size())
+    tile_features = min(128, max(16, triton.next_power_of_2(num_features)))
+    tile_items = max(8, 2048 // tile_features)
+    classes = min(4, triton.next_power_of_2(num_classes))
+    groups = triton.cdiv(num_classes, classes)
+    project_kernel[(triton.cdiv(num_items, tile_items), min(groups, 16) if groups > 4 else 1)](
+        values, head_weight, contributions, norms, num_items, values.stride(0) // width,
+        C=num_classes, D=num_features, VEC=width, BT=tile_items, BD=tile_features,
+        PANEL=128 * tile_features, CLASSES=classes, num_warps=4,
+    )  # fmt: skip

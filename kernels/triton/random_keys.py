@@ -1,0 +1,69 @@
+"""Keys of random orders, the same on every backend and whatever the batch.
+
+Formula: `stream = mix(mix(mix(seed + g) + order + g) + id + g)`, key of position i
+`mix(stream + (i + 1) g)` with `g = 0x9E3779B97F4A7C15` and `mix` the finaliser of splitmix64; the order is
+by descending unsigned key, here mapped to signed ones by flipping the top bit.
+
+Data layout: ids [B], one row of keys [T] int64 for each of consecutive order numbers.
+
+Mapping: a program per few instances and order number, tiles of BN items.
+
+Memory traffic: 8 bytes written an item and order.
+
+Assumptions: none.
+"""
+
+from __future__ import annotations
+
+import torch
+
+import triton
+import triton.language as tl
+
+from .common import group_size, loop_bound
+
+
+@triton.jit
+def _mix(x):
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
+    return x ^ (x >> 31)
+
+
+@triton.jit(do_not_specialize=["seed", "order", "T", "B", "group"])
+def random_keys_kernel(IDS, OFFSETS, KEY, seed, order, T, B, group, BN: tl.constexpr):
+    golden = tl.full([1], 0x9E3779B97F4A7C15, tl.uint64)
+    number = order + tl.program_id(1)
+    out = KEY + tl.program_id(1).to(tl.int64) * T
+    shared = _mix(golden + seed.to(tl.int64).to(tl.uint64))
+    shared = _mix(shared + number.to(tl.int64).to(tl.uint64) + golden)
+    for step in range(0, loop_bound(group)):
+        b = tl.program_id(0).to(tl.int64) * group + step
+        if b < B:
+            begin = tl.load(OFFSETS + b)
+            n = (tl.load(OFFSETS + b + 1) - begin).to(tl.int32)
+            stream = _mix(shared + tl.load(IDS + b).to(tl.uint64) + golden)
+            for start in range(0, loop_bound(n), BN):
+                position = start + tl.arange(0, BN)
+                count = (position + 1).to(tl.int64).to(tl.uint64)
+                bits = _mix(stream + count * golden)
+                key = (bits ^ 0x8000000000000000).to(tl.int64, bitcast=True)
+                tl.store(out + begin + position, key, mask=position < n)
+
+
+def random_keys(
+    ids: torch.Tensor, offsets: torch.Tensor, keys: torch.Tensor, seed: int, first_order: int
+) -> None:
+    """Fills keys [K, T] int64 for the order numbers `first_order … first_order + K - 1`."""
+    rows, num_items = keys.shape
+    num_instances = len(ids)
+    if num_instances == 0 or num_items == 0:
+        return
+    group = group_size(num_instances, rows)
+    signed = (seed + 2**63) % 2**64 - 2**63
+    for row in range(0, rows, 65535):  # the second grid axis ends there
+        part = keys[row : row + 65535]
+        random_keys_kernel[(triton.cdiv(num_instances, group), len(part))](
+            ids, offsets, part, signed, first_order + row, num_items, num_instances, group, BN=128,
+            num_warps=4,
+        )  # fmt: skip
