@@ -48,16 +48,16 @@ def allocate(
     """Allocate the wanted results of a sweep, in the order of `FIELDS`."""
     T, B, C, R = values.shape[0], offsets.shape[0] - 1, num_classes, num_rankings
     P = T + B
-    device, integer, double = values.device, torch.int64, torch.float64
+    integer, double = torch.int64, torch.float64
     real = double if values.dtype is double else torch.float32
-    empty = torch.empty
+    empty = values.new_empty
     results = [
-        empty((B,), dtype=integer, device=device),
-        empty((B, C), dtype=real, device=device),
-        empty((B,), dtype=integer, device=device),
-        empty((R, B), dtype=integer, device=device),
-        empty((R, B), dtype=integer, device=device),
-        empty((R, B), dtype=double, device=device),
+        empty((B,), dtype=integer),
+        empty((B, C), dtype=real),
+        empty((B,), dtype=integer),
+        empty((R, B), dtype=integer),
+        empty((R, B), dtype=integer),
+        empty((R, B), dtype=double),
     ]
     if not wants:
         return results
@@ -78,7 +78,7 @@ def allocate(
     )
     for bit, (shape, dtype) in enumerate(optional):
         if wants >> bit & 1:
-            results.append(empty(shape, dtype=dtype, device=device))
+            results.append(empty(shape, dtype=dtype))
     return results
 
 
@@ -156,7 +156,7 @@ def _sweep_fake(
 
 def _allocate_pooled(values: Tensor, count: int) -> Tensor:
     real = torch.float64 if values.dtype == torch.float64 else torch.float32
-    return torch.empty((count, *values.shape[1:]), dtype=real, device=values.device)
+    return values.new_empty((count, *values.shape[1:]), dtype=real)
 
 
 def _pooled_prefixes(

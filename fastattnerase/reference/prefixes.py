@@ -38,7 +38,7 @@ def erase(instance: Instance, order: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
             decision = torch.where(head_mass > 0, scores.argmax(1), instance.bias_label)
         else:
             decision = logits.argmax(1)
-        survives = suffix_sums(instance.bad.long()) > 0  # [n + 1]
+        survives = suffix_sums(instance.bad[order].long()) > 0  # [n + 1]
         if instance.bad_bias:
             survives[:] = True
         logits[survives] = torch.nan
