@@ -120,29 +120,41 @@ def demo(
     seed: Seed = 0,
     device: Device = "cpu",
 ) -> None:
-    """Train a small model on 3,000 real sentences, erase, and write the report.
+    """Train three small models on 3,000 real sentences, erase, and write the report.
 
-    The sentences ship with the package: reviews of films, products and restaurants, good or bad
-    (UCI sentiment labelled sentences, CC BY 4.0).
+    Flat attention networks with a recurrent, a convolutional and no encoder, side by side. The
+    sentences ship with the package: reviews of films, products and restaurants, good or bad (UCI
+    sentiment labelled sentences, CC BY 4.0).
     """
     from fastattnerase.data import demo_config
     from fastattnerase.experiments.serrano_smith import Config
     from fastattnerase.models import ModelConfig, TrainConfig
 
     started = time.monotonic()
-    model = ModelConfig(
-        kind="flan",
-        encoder="rnn",
-        embedding_size=64,
-        hidden_size=32,
-        seed=seed,
-    )
-    training = TrainConfig(epochs=15, patience=4, learning_rate=2e-3, batch_size=32, seed=seed)
-    _train(demo_config(), model, training, out / "model", _device(device), "FLANrnn on sentences")
-    result = _erase_model(
-        out / "model", None, None, None, False, Config(seed=seed), out / "erase", None, device
-    )
-    page = _report([result], out / "report")
+    results = []
+    with _one_thread():
+        for encoder in ("rnn", "conv", "noenc"):
+            name = f"FLAN{encoder}"
+            folder = out / name.lower()
+            model = ModelConfig(encoder=encoder, embedding_size=64, hidden_size=32, seed=seed)
+            training = TrainConfig(
+                epochs=8, patience=3, learning_rate=2e-3, batch_size=32, seed=seed
+            )
+            _train(demo_config(), model, training, folder, _device(device), name)
+            results.append(
+                _erase_model(
+                    folder,
+                    None,
+                    None,
+                    None,
+                    False,
+                    Config(seed=seed),
+                    folder / "erase",
+                    None,
+                    device,
+                )
+            )
+    page = _report(results, out / "report")
     _out.print(f"\nDone in {time.monotonic() - started:.0f} s. Open the report in a browser:")
     _out.print(str(page.resolve()), style="bold", soft_wrap=True)
 
@@ -368,6 +380,19 @@ def info() -> None:
 
 
 # --- what the commands share ---------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute on one thread: models this small are no faster on more, and much slower when busy."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _text(path: Path | None) -> str | None:

@@ -636,7 +636,8 @@ def aggregate(folder: Path, config: Config) -> dict[str, Any]:
         JSON-able: `counts`, `single` (a record for each ranking) and `multi` (likewise). Every
         estimate is `{"value", "low", "high"}`, None where undefined. Never-flipping instances are
         left out of fraction, mass and gap for each ranking separately, as the paper's box plots
-        do; contingency tables and ΔJS keep them.
+        do; contingency tables and ΔJS keep them. Gaps and `share_optimal` are over the instances
+        of `choosable`.
     """
     options: dict[str, Any] = {
         "seed": config.seed,
@@ -678,6 +679,13 @@ def _counts(folder: Path) -> dict[str, Any]:
     }
     counts["bias_label_counts"] = {
         str(label): int(count) for label, count in analysed["bias_label"].value_counts().items()
+    }
+    smallest = _read(folder, "multi", ["fraction"], "minimal")["fraction"]
+    counts["smallest_set"] = {
+        "known": len(smallest),
+        "none": int(smallest.isna().sum()),
+        "everything": int((smallest == 1).sum()),
+        "some": int((smallest < 1).sum()),
     }
     return counts
 
@@ -722,7 +730,7 @@ def _aggregate_single(folder: Path, ranking: str, options: dict[str, Any]) -> di
 
 
 def _aggregate_multi(folder: Path, options: dict[str, Any]) -> list[dict[str, Any]]:
-    minimal = _read(folder, "multi", ["fraction"], "minimal")["fraction"].to_numpy()
+    choice = choosable(_read(folder, "multi", ["row", "ranking", "fraction"]))
     records = []
     for ranking in (*RANKINGS, "minimal"):
         table = _read(folder, "multi", ["order", "first_flip", "fraction", "mass", "gap"], ranking)
@@ -747,18 +755,36 @@ def _aggregate_multi(folder: Path, options: dict[str, Any]) -> list[dict[str, An
             "never": int(np.count_nonzero(np.isnan(fraction))),
         }
         for name in ("fraction", "mass", "gap"):
-            estimates = summarise(column(name), name=f"multi/{ranking}/{name}", **options)
+            values = column(name)[choice] if name == "gap" else column(name)
+            estimates = summarise(values, name=f"multi/{ranking}/{name}", **options)
             if name == "fraction":
                 record["share_flipped"] = estimates["share"].to_json()
             record[name] = _json({k: estimates[k] for k in ("mean", "q1", "median", "q3")})
-        # Of the instances that can flip at all, where is the ranking as good as any set?
-        possible = ~np.isnan(minimal) if len(minimal) else np.zeros(len(fraction), dtype=bool)
-        optimal = (column("gap")[possible] <= 1).mean(axis=1, keepdims=True)
+        optimal = (column("gap")[choice] <= 1).mean(axis=1, keepdims=True)
         record["share_optimal"] = means(optimal, name=f"multi/{ranking}/optimal", **options)[
             0
         ].to_json()
         records.append(record)
     return records
+
+
+def choosable(multi: pd.DataFrame) -> NDArray[np.bool_]:
+    """Find the instances in which a ranking can do better or worse than another.
+
+    Where nothing less than erasing every item flips, or no set does, all rankings are equally
+    good; gaps to the smallest set are summarised over the others.
+
+    Args:
+        multi: columns `row`, `ranking` and `fraction` of the table `multi`.
+
+    Returns:
+        `[N]`: true where the smallest set exists and is not everything; in the order of the
+        analysed instances. False everywhere where smallest sets are unknown.
+    """
+    smallest = multi.loc[multi["ranking"] == "minimal", "fraction"].to_numpy()
+    if len(smallest) == 0:
+        return np.zeros(multi["row"].nunique(), dtype=bool)
+    return np.asarray(smallest < 1)  # NaN, for never, is not
 
 
 def _json(estimates: Mapping[str, Estimate]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fastattnerase.experiments.serrano_smith import Result
+from fastattnerase.experiments.serrano_smith import Result, choosable
 
 NAMES = {
     "random": "Random",
@@ -166,17 +166,17 @@ def draw_divergences(axes: Axes, result: Result) -> None:
 def draw_gaps(axes: Axes, result: Result) -> None:
     """Draw the optimality gap of each ranking as a cumulative distribution.
 
-    The gap is the first flip over the size of the smallest flipping set. Instances that can flip
-    but never do under the ranking count as an infinite gap: the curve ends below 1.
+    The gap is the first flip over the size of the smallest flipping set, in the instances where
+    that set exists and is not everything. Those that never flip under the ranking count as an
+    infinite gap: the curve ends below 1.
 
     Args:
         axes: where to draw.
         result: a finished run.
     """
-    table = result.table("multi", ["row", "ranking", "order", "gap"])
-    possible = result.table("multi", ["row", "ranking", "first_flip"])
-    possible = possible[(possible["ranking"] == "minimal") & (possible["first_flip"] > 0)]
-    table = table[table["row"].isin(possible["row"])]
+    table = result.table("multi", ["row", "ranking", "fraction", "gap"])
+    rows = table.loc[table["ranking"] == "minimal", "row"]
+    table = table[table["row"].isin(rows[choosable(table)] if len(rows) else rows)]
     furthest = 2.0
     for ranking in ("random", "attention", "gradient", "product"):
         gaps = table.loc[table["ranking"] == ranking, "gap"]

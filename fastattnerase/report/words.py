@@ -39,28 +39,39 @@ def verdict(result: Result) -> str:
     """Say in one sentence how far attention explains the model's decisions."""
     attention = _record(result, "attention")
     gap = attention["gap"]["median"]["value"]
-    if attention["flipped"] == 0:
-        return "No decision changes under the attention ranking, so it cannot be judged."
-    if gap is None:
-        return (
-            "The smallest set is not known here, so attention is compared to other rankings only."
-        )
     optimal = attention["share_optimal"]["value"]
-    if gap <= GOOD or optimal >= 0.5:
+    sets = result.result["counts"]["smallest_set"]
+    if not sets["known"]:
+        return "The smallest sets are not known here, so attention is only compared to rankings."
+    if not sets["some"]:
         return (
-            "Attention is a good guide to what decides: in the typical instance erasing by it "
-            "needs about as few items as any choice could, and exactly as few in "
-            f"{percent(optimal)} of the instances."
+            "Nothing to choose: no decision changes before everything is erased, so every "
+            "ranking is as good as any other."
         )
-    if gap <= FAIR:
-        return (
-            "Attention is a fair guide, not an optimal one: erasing by it typically needs "
+    share = percent(sets["some"] / sets["known"])
+    scope = (
+        ""
+        if sets["some"] == sets["known"]
+        else f"In the {share} of instances that a part of their items flips, "
+    )
+    if gap is None:
+        text = "no decision changes under attention although some set would change it."
+    elif gap <= GOOD or optimal >= 0.5:
+        text = (
+            "attention is a good guide to what decides: typically erasing by it needs about as "
+            f"few items as any choice could, and exactly as few in {percent(optimal)}."
+        )
+    elif gap <= FAIR:
+        text = (
+            "attention is a fair guide, not an optimal one: erasing by it typically needs "
             f"{times(gap)} the items of the smallest set that changes the decision."
         )
-    return (
-        "Attention is a poor guide to what decides: erasing by it typically needs "
-        f"{times(gap)} the items of the smallest set that changes the decision."
-    )
+    else:
+        text = (
+            "attention is a poor guide to what decides: erasing by it typically needs "
+            f"{times(gap)} the items of the smallest set that changes the decision."
+        )
+    return scope + (text if scope else text[0].upper() + text[1:])
 
 
 def paragraphs(result: Result) -> list[str]:
@@ -105,18 +116,19 @@ def _sets(result: Result) -> str:
         )
     )
     sentence += "."
-    known = [r for r in ("attention", "gradient", "product") if r in records]
+    known = ("attention", "gradient", "product")
     optimal = {r: records[r]["share_optimal"]["value"] for r in known}
-    best = max(known, key=lambda r: optimal[r] or 0.0)
-    if optimal[best] is not None:
+    sets = result.result["counts"]["smallest_set"]
+    if sets["some"]:
+        best = max(known, key=lambda r: float(optimal[r]))
         sentence += (
-            f" Where a flip is possible, attention is as short as the smallest set in "
-            f"{percent(optimal['attention'])} of the instances"
+            f" In the {sets['some']:,} instances where a part of the items suffices, attention "
+            f"needs no more than the smallest set in {percent(optimal['attention'])}"
         )
         sentence += (
             ", more often than either alternative."
             if best == "attention"
-            else f"; {PHRASES[best]} in {percent(optimal[best])}."
+            else f", {PHRASES[best]} in {percent(optimal[best])}."
         )
     return sentence + _against_random(records)
 
@@ -153,9 +165,12 @@ def _why_not(result: Result) -> str:
         "bias alone decides: erasing everything gives the same decision again, so only a partial "
         "erasure can flip them, and that needs items that speak for another class."
     )
-    smallest = next((r for r in records if r["ranking"] == "minimal"), None)
-    if smallest is not None:
-        text += f" For {smallest['never']:,} instances no set of items at all changes the decision."
+    sets = counts["smallest_set"]
+    if sets["known"]:
+        text += (
+            f" No set of items at all changes the decision of {sets['none']:,} instances, and "
+            f"nothing less than everything that of {sets['everything']:,}."
+        )
     return text
 
 
