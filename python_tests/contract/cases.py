@@ -48,7 +48,7 @@ class Case:
     minimal: bool = True
     keep: bool = False
     exact: bool = False  # every sum is exact in floating point: ties are decided, not excused
-    look: int = 60  # instances the oracle looks at, spread over the batch
+    look: int = 40  # instances the oracle looks at, spread over the batch
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Caps:
 
 
 CAPS = {
-    "reference": Caps(instances=80),
+    "reference": Caps(instances=40),
     "triton": Caps(instances=8, items=150, products=300_000, points=2_500),
     "cuda-emulated": Caps(instances=12, items=300, products=1_000_000, points=6_000),
 }
@@ -121,7 +121,7 @@ def _cases() -> list[Case]:
             classes=2,
             rankings=("attention", "product"),
             curves=("js",),
-            look=300,
+            look=200,
         ),
         replace(
             base,

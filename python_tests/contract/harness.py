@@ -293,13 +293,13 @@ class Judge:
             except AssertionError as error:
                 raise AssertionError(f"ranking {ranking}: {error}") from None
         if case.single:
-            points = inst.without_each()
+            points = inst.without_each
             self._single(inst, points, lo, hi, free, slack)
             if inst.decided and inst.n:
                 nearest = float(inst.ratios(points).min(initial=np.inf))
                 must, may = min(must, nearest), min(may, nearest)
         if case.minimal and inst.heads == 1:
-            minimal = inst.minimal()
+            minimal = inst.minimal
             self._minimal(b, inst, minimal, lo, hi, free)
             must, may = min(must, minimal.must), min(may, minimal.may)
         compared = bool(case.rankings or case.single or case.minimal)
@@ -337,7 +337,7 @@ class Judge:
         elif name == "minimal":
             if not inst.decided:
                 return
-            m = inst.minimal()
+            m = inst.minimal
             if self.case.minimal:
                 return  # compared with the minimal order below
             if m.size > 0:

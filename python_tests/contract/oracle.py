@@ -6,7 +6,7 @@ judge the reference backend as well as the fast ones. Everything is for one inst
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
@@ -46,6 +46,7 @@ class Instance:
     bias: np.ndarray  # [C] float64
     identity: int = 0
     narrow: bool = True  # contributions are float32 numbers: an overflow there is non-finite
+    known: dict[object, Points] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -193,7 +194,12 @@ class Instance:
 
     def prefixes(self, order: np.ndarray, keep: bool = False, literal: bool = False) -> Points:
         """The states of points 0 … n of a ranking."""
-        order = np.asarray(order)
+        key = (order.tobytes(), keep, literal)
+        if key not in self.known:
+            self.known[key] = self._prefixes(order, keep, literal)
+        return self.known[key]
+
+    def _prefixes(self, order: np.ndarray, keep: bool, literal: bool) -> Points:
         if literal or self.n <= LITERAL_ITEMS or self.status & UNDERFLOW or self.heads > 1:
             cuts = range(self.n + 1)
             return Points.join([self.survive(order[:k] if keep else order[k:]) for k in cuts])
@@ -212,6 +218,7 @@ class Instance:
             points = Points(*(x[::-1] for x in vars(points).values()))
         return points
 
+    @cached_property
     def without_each(self) -> Points:
         """The states with one item left out, for every item."""
         if self.n <= LITERAL_ITEMS or self.status & UNDERFLOW or self.heads > 1:
@@ -257,6 +264,7 @@ class Instance:
         """Whether flips are looked for at all."""
         return not self.status & (EMPTY | ZERO_MASS | NON_FINITE)
 
+    @cached_property
     def minimal(self) -> Minimal:
         """The smallest set whose erasure flips, by the exchange argument of the contract."""
         y, everything = self.label, np.arange(self.n)
@@ -271,24 +279,25 @@ class Instance:
             order = self.by_margin(c)
             ratio = np.full(len(order), np.inf)
             size = None
-            for k in range(len(order)) if len(order) <= 400 else ():
-                point = self.survive(np.setdiff1d(everything, order[:k]))
-                gap = point.sums[y] - point.sums[c]
-                if self.norm:
-                    ratio[k] = abs(gap) / (TOLERANCE * point.scale * self.norm)
-                if k and (gap < 0 or (gap == 0 and c < y)):
-                    size = k
-                    break
-            if len(order) > 400:
-                m = self.margins(c)[order]
-                a = self.weights[order, 0]
-                gap, scale = _tails(m)[:-1], _tails(a)[:-1]
+            if self.status & UNDERFLOW:
+                for k in range(len(order)):
+                    point = self.survive(np.setdiff1d(everything, order[:k]))
+                    gap = point.sums[y] - point.sums[c]
+                    ratio[k] = abs(gap) / (TOLERANCE * point.scale * (self.norm or 1))
+                    if k and (gap < 0 or (gap == 0 and c < y)):
+                        size = k
+                        break
+            else:
+                gap = _tails(self.margins(c)[order])[:-1]
+                scale = _tails(self.weights[order, 0])[:-1]
                 ratio = np.asarray(np.abs(gap) / (TOLERANCE * scale * (self.norm or 1)), float)
                 met = (gap < 0) | ((gap == 0) & (c < y))
-                met[0] = False
-                size = int(met.argmax()) if met.any() else None
-                if size:
+                met[:1] = False
+                if met.any():
+                    size = int(met.argmax())
                     ratio[size + 1 :] = np.inf
+            if not self.norm:
+                ratio[:] = np.inf
             near.append(ratio)
             if size is not None and (best is None or size < best):
                 best, winner, chosen = size, c, order[:size]
@@ -360,7 +369,7 @@ class Instance:
         if name in ("leave_one_out", "leave_one_out_drop"):
             if self.status & NON_FINITE:
                 return np.full(self.n, np.nan)
-            _, js, _, prob = divergences(self.original.logits, self.without_each().logits, self.label)
+            _, js, _, prob = divergences(self.original.logits, self.without_each.logits, self.label)
             if self.status & ZERO_MASS:
                 return np.zeros(self.n)
             if name == "leave_one_out":
