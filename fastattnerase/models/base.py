@@ -176,8 +176,8 @@ class AttentionClassifier(nn.Module, ABC):
 
         if device is not None:
             self.to(device)
-        weight = self.classifier.weight.detach()  # [C, D]
-        bias = self.classifier.bias.detach()  # [C]
+        weight = self.classifier.weight.detach().clone()  # [C, D]
+        bias = self.classifier.bias.detach().clone()  # [C]
         for documents in batches_in_order(dataset, batch_tokens):
             with evaluating(self):
                 output = self(documents.to(weight.device))

@@ -12,11 +12,13 @@ def offsets_of(lengths: Tensor) -> Tensor:
     return F.pad(lengths.cumsum(0), (1, 0))
 
 
-def positions_of(lengths: Tensor) -> Tensor:
-    """Give each item's position within its sequence: `[B]` → `[T]`, int64."""
-    starts = offsets_of(lengths)[:-1]  # [B]
-    total = int(lengths.sum())
-    return torch.arange(total, device=lengths.device) - starts.repeat_interleave(lengths)  # [T]
+def gather(values: Tensor, index: Tensor) -> Tensor:
+    """Give rows by index: `[T, D]`, `[...]` int64 → `[..., D]`.
+
+    The embedding lookup: unlike indexing, its backward pass is parallel on CPUs, and the same from
+    run to run on GPUs.
+    """
+    return F.embedding(index, values)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:

@@ -1,0 +1,222 @@
+"""Words, vocabulary, word vectors, documents and batches."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastattnerase.data import (
+    DataConfig,
+    DataError,
+    Dataset,
+    Example,
+    Vocabulary,
+    batches_in_order,
+    collate,
+    encode,
+    load_corpus,
+    prepare,
+    read_vectors,
+    shuffled_batches,
+    tokenise,
+)
+
+
+def words_of(text: str) -> list[list[str]]:
+    [tokenised] = tokenise([Example(0, text, 0)])
+    return tokenised.sentences
+
+
+def test_words_and_sentences() -> None:
+    text = "It isn't good, is it?  I paid $9.99 for this.\n\nDr. Who left."
+    assert words_of(text) == [
+        ["It", "is", "n't", "good", ",", "is", "it", "?"],
+        ["I", "paid", "$", "9.99", "for", "this", "."],
+        ["Dr.", "Who", "left", "."],
+    ]
+
+
+def test_sentence_texts_are_readable() -> None:
+    [text] = tokenise([Example(3, "  Isn't\tit?\n No - it's  not. ", 1)])
+    assert text.sentence_texts == ["Isn't it?", "No - it's not."]
+    assert (text.id, text.label) == (3, 1)
+
+
+def test_html_line_breaks_are_white_space_unless_kept() -> None:
+    text = "Good.<br /><br>Bad<BR/>end"
+    assert words_of(text) == [["Good", "."], ["Bad", "end"]]
+    [kept] = tokenise([Example(0, "a <br /> b", 0)], line_breaks=False)
+    assert kept.sentences == [["a", "<", "br", "/", ">", "b"]]
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\t\u00a0"])
+def test_texts_without_words(text: str) -> None:
+    assert words_of(text) == []
+
+
+def test_vocabulary_counts_and_order() -> None:
+    texts = [["The", "film", "the"], ["a", "FILM", "b"], ["b"]]
+    vocabulary = Vocabulary.build(texts, min_count=2)
+    assert vocabulary.words == ["the", "film", "b"]
+    assert len(vocabulary) == 5  # padding, three words, unknown
+    assert vocabulary.indices(["The", "film", "b", "a", "c"]) == [1, 2, 3, 4, 4]
+    assert vocabulary.unknown == 4
+    assert "FILM" in vocabulary
+    assert "a" not in vocabulary
+
+
+def test_vocabulary_with_case() -> None:
+    vocabulary = Vocabulary.build([["The", "the", "The"]], lower_case=False)
+    assert vocabulary.indices(["The", "the", "THE"]) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("word", ["pad", "<pad>", "<PAD>", "[PAD]", "0", "<unk>"])
+def test_no_word_is_padding(word: str) -> None:
+    known = Vocabulary.build([[word, "x"]])
+    assert known.indices([word]) == [1]
+    assert Vocabulary(["x"]).indices([word]) == [2]
+
+
+def test_vocabulary_survives_json() -> None:
+    vocabulary = Vocabulary(["a", "\u2028", "B"], lower_case=False)
+    again = Vocabulary.from_dict(json.loads(json.dumps(vocabulary.to_dict())))
+    assert (again.words, again.lower_case) == (vocabulary.words, False)
+    with pytest.raises(DataError, match="words: 'a' occurs twice"):
+        Vocabulary(["a", "b", "a"])
+
+
+GLOVE = "the 0.5 1.0 -1.5\nfilm 3 4 0\n. . . 9 9 9\nthe 7 7 7\nunused 1 1 1\n"
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+def test_word_vectors(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"glove.txt{suffix}"
+    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix]
+    path.write_bytes(pack(GLOVE.encode()))
+    vocabulary = Vocabulary(["film", "rare", ". . .", "the"])
+    table, found = read_vectors(path, vocabulary)
+    assert found == 3
+    assert table.shape == (6, 3)
+    assert table.dtype == torch.float32
+    assert table[0].tolist() == [0, 0, 0]
+    assert table[1].tolist() == [3, 4, 0]
+    assert table[3].tolist() == [9, 9, 9]
+    assert table[4].tolist() == [0.5, 1.0, -1.5]
+    assert table[2].abs().min() > 0
+    assert torch.equal(read_vectors(path, vocabulary).table, table)
+    assert not torch.equal(read_vectors(path, vocabulary, seed=1).table[2], table[2])
+
+
+def test_unit_vectors_and_word2vec_header(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("2 3\nfilm 3 4 0 \nthe 0 0 2 \n")
+    table, found = read_vectors(path, Vocabulary(["film", "x"]), unit=True)
+    assert found == 1
+    torch.testing.assert_close(table[1], torch.tensor([0.6, 0.8, 0.0]))
+    torch.testing.assert_close(table.norm(dim=1), torch.tensor([0.0, 1.0, 1.0, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"film 1 2\nthe 1\n", "line 2: 2 fields; a word and 2 numbers"),
+        (b"film 1 x\n", "line 1: could not convert"),
+        (b"other 1 2\n", "has a vector for none of the 1 known words"),
+        (b"", "has a vector for none of the 1 known words"),
+        (b"caf\xe9 1 2\n", "not UTF-8: byte 0xe9 at offset 3"),
+    ],
+)
+def test_bad_vector_files(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_vectors(path, Vocabulary(["film"]))
+
+
+def dataset_of(*texts: str, max_tokens: int | None = None) -> Dataset:
+    vocabulary = Vocabulary(["a", "b", "c", "."])
+    examples = [Example(10 + i, text, i % 2) for i, text in enumerate(texts)]
+    return encode(examples, vocabulary, max_tokens=max_tokens)
+
+
+def test_documents() -> None:
+    dataset = dataset_of("A b. C!", "   ", "b")
+    first, empty, last = dataset
+    assert first.token_ids.tolist() == [1, 2, 4, 3, 5]
+    assert first.sentence_lengths.tolist() == [3, 2]
+    assert first.tokens == ["A", "b", ".", "C", "!"]
+    assert first.sentences == ["A b.", "C!"]
+    assert (len(empty), empty.sentence_lengths.tolist(), empty.tokens) == (0, [], [])
+    assert (last.id, last.label) == (12, 0)
+    assert dataset.truncated == 0
+    assert [document.id for document in dataset[1:]] == [11, 12]
+
+
+def test_long_documents_are_cut_and_counted() -> None:
+    dataset = dataset_of("a b. c c c. a.", "a b.", "a.", max_tokens=4)
+    assert dataset.truncated == 1
+    assert dataset[0].token_ids.tolist() == [1, 2, 4, 3]
+    assert dataset[0].sentence_lengths.tolist() == [3, 1]
+    assert dataset[0].tokens == ["a", "b", ".", "c"]
+    assert len(dataset[0].sentences) == 2
+    exact = dataset_of("a b. c c c. a.", max_tokens=3)
+    assert exact[0].sentence_lengths.tolist() == [3]
+    assert len(exact[0].sentences) == 1
+
+
+def test_prepare_builds_the_vocabulary_from_train_and_dev(tmp_path: Path) -> None:
+    for name, text in (("train", "x y,0\nx,1"), ("dev", "y z,0"), ("test", "w w w x,1")):
+        (tmp_path / f"{name}.csv").write_text(f"text,label\n{text}\n")
+    vectors = tmp_path / "v.txt"
+    vectors.write_text("x 1 2 3 4\nw 1 1 1 1\n")
+    config = DataConfig(
+        **{name: str(tmp_path / f"{name}.csv") for name in ("train", "dev", "test")},
+        min_count=2,
+        vectors=str(vectors),
+    )
+    prepared = prepare(load_corpus(config), config)
+    assert prepared.vocabulary.words == ["x", "y"]
+    assert prepared.test[0].token_ids.tolist() == [3, 3, 3, 1]
+    assert prepared.embeddings is not None
+    assert prepared.embeddings.shape == (4, 4)
+    assert prepared.vectors_found == 1
+
+
+def test_collate() -> None:
+    batch = collate(dataset_of("a b. c.", "", "b").documents)
+    assert batch.ids.tolist() == [10, 11, 12]
+    assert batch.labels.tolist() == [0, 1, 0]
+    assert batch.token_ids.tolist() == [1, 2, 4, 3, 4, 2]
+    assert batch.document_lengths.tolist() == [5, 0, 1]
+    assert batch.sentence_lengths.tolist() == [3, 2, 1]
+    assert batch.sentence_counts.tolist() == [2, 0, 1]
+    assert {tensor.dtype for tensor in batch} == {torch.int64}
+    empty = collate(dataset_of("").documents)
+    assert {tensor.dtype for tensor in empty} == {torch.int64}
+    assert empty.token_ids.shape == (0,)
+
+
+def test_batches_in_order_keep_to_the_budget() -> None:
+    dataset = dataset_of("a a", "a", "", "a a a a a", "a", "a a", "a")
+    batches = list(batches_in_order(dataset, 3))
+    assert [batch.ids.tolist() for batch in batches] == [[10, 11, 12], [13], [14, 15], [16]]
+    assert list(batches_in_order(dataset[:0], 3)) == []
+
+
+def test_shuffled_batches_cover_every_document_once_within_the_limits() -> None:
+    dataset = dataset_of(*("a " * (1 + 37 * i % 50) for i in range(120)), "a " * 90)
+    batches = shuffled_batches(dataset, 16, 80, seed=5)
+    assert sorted(i for batch in batches for i in batch) == list(range(121))
+    for batch in batches:
+        longest = max(len(dataset[i]) for i in batch)
+        assert len(batch) == 1 or (len(batch) <= 16 and longest * len(batch) <= 80)
+    assert any(batch == [120] for batch in batches)  # longer than the budget: alone
+    assert shuffled_batches(dataset, 16, 80, seed=5) == batches
+    assert shuffled_batches(dataset, 16, 80, seed=6) != batches
+    first_lengths = [len(dataset[batch[0]]) for batch in batches]
+    assert first_lengths != sorted(first_lengths)
