@@ -1,0 +1,251 @@
+// Weights, original decision and probabilities of an instance (engine contract, sections 1, 2, 7).
+//
+// Mapping: a thread an item for the weights; for class sums a group of class_lanes(C) lanes a
+// contiguous chunk of items, a lane a class, chunks added in order: the result depends on n and C
+// alone. No device memory is touched but n attention values, C biases and the results.
+#pragma once
+
+#include "layout.cuh"
+
+namespace fae {
+
+constexpr double kUnderflowSpan = 600.0;
+constexpr double kTieTolerance = 3e-6 * 1.0001;  // a superset: the row norms are float32 sums
+
+FAE_DEV std::int64_t flag(bool on, StatusBit bit) {
+  return on ? static_cast<std::int64_t>(bit) : 0;
+}
+
+// out[c] = Σ_{j < m} term(j, c). At most eight terms, or one chunk, are added one after the other.
+template <bool kWarp, typename S, typename Idx, typename Term>
+FAE_DEV void class_sums(const Team<kWarp>& team, const View<S, Idx>& v, int m, double* out,
+                        Term term) {
+  const int lanes = class_lanes(v.C);
+  const int groups = team.size / lanes;
+  const int group = team.rank / lanes;
+  int chunk = ceil_div(m, groups);
+  if (chunk < 8) chunk = 8;
+  const int chunks = m > 0 ? ceil_div(m, chunk) : 0;
+  if (group < chunks) {
+    const int begin = group * chunk;
+    const int end = begin + chunk < m ? begin + chunk : m;
+    for (int c = team.rank % lanes; c < v.C; c += lanes) {
+      double sum = 0;
+      for (int j = begin; j < end; ++j) sum += term(j, c);
+      v.sums[static_cast<std::int64_t>(group) * v.C + c] = sum;
+    }
+  }
+  team.sync();
+  for (int c = team.rank; c < v.C; c += team.size) {
+    double sum = 0;
+    for (int k = 0; k < chunks; ++k) sum += v.sums[static_cast<std::int64_t>(k) * v.C + c];
+    out[c] = sum;
+  }
+  team.sync();
+}
+
+// The lowest class with the largest value.
+FAE_DEV int argmax(const double* values, int C) {
+  int best = 0;
+  for (int c = 1; c < C; ++c) {
+    if (values[c] > values[best]) best = c;
+  }
+  return best;
+}
+
+// Whether a given order is no permutation, a ranking score is NaN or a weight negative. `marks`
+// has one word for every 32 items.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV bool has_invalid(const Team<kWarp>& team, const View<S, Idx>& v, unsigned* marks) {
+  bool wrong = false;
+  if (!v.launch.p.is_scores) {
+    for (int i = team.rank; i < v.n; i += team.size) wrong = wrong || v.attention(i) < 0;
+  }
+  for (int r = 0; r < v.launch.R; ++r) {
+    const DeviceRanking& ranking = v.launch.rankings[r];
+    if (ranking.kind == kGivenKeys) {
+      for (int i = team.rank; i < v.n; i += team.size) {
+        wrong = wrong || is_nan(load_real(ranking.data, ranking.dtype, v.t0 + i));
+      }
+    }
+    if (ranking.kind != kGivenOrder) continue;
+    const std::int64_t* order = static_cast<const std::int64_t*>(ranking.data) + v.t0;
+    for (int w = team.rank; w < (v.n + 31) / 32; w += team.size) marks[w] = 0;
+    team.sync();
+    for (int j = team.rank; j < v.n; j += team.size) {
+      const std::int64_t i = order[j];
+      if (i < 0 || i >= v.n) {
+        wrong = true;
+      } else {
+        const unsigned bit = 1u << (i & 31);
+        wrong = wrong || (atomicOr(&marks[i >> 5], bit) & bit) != 0;
+      }
+    }
+    team.sync();
+  }
+  return team.any(wrong);
+}
+
+// Normalised weights, bad items, sums, label, probabilities. `norm2` is the largest squared norm
+// of a row, the same on all threads.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double norm2) {
+  const SweepParams& p = v.launch.p;
+  const int n = v.n, C = v.C;
+  Facts f{};
+  double top = -infinity(), bottom = infinity();
+  bool bad = false;
+  for (int i = team.rank; i < n; i += team.size) {
+    const double e = v.attention(i);
+    const bool lost = is_nan(e) || e == infinity() || (!p.is_scores && e == -infinity());
+    if (lost) v.bad[i] |= 2;
+    bad = bad || v.bad[i] != 0;
+    if (lost || e == -infinity()) continue;
+    top = e > top ? e : top;
+    bottom = e < bottom ? e : bottom;
+  }
+  bool bias_bad = false;
+  double largest_bias = 0, head_norm = 0;
+  for (int c = team.rank; c < C; c += team.size) {
+    v.bias[c] = load_real(p.head_bias, p.head_bias_dtype, v.b * p.head_bias_stride_b + c);
+    bias_bad = bias_bad || !is_finite(v.bias[c]);
+    const double norm = v.launch.class_norms[c];
+    head_norm = norm > head_norm ? norm : head_norm;
+    largest_bias = fabs(v.bias[c]) > largest_bias ? fabs(v.bias[c]) : largest_bias;
+  }
+  bad = team.any(bad);
+  f.bias_finite = !team.any(bias_bad);
+  f.finite = !bad && f.bias_finite;
+  largest_bias = team.max(largest_bias);
+  head_norm = team.max(head_norm);
+  f.top_score = team.max(top);
+  f.underflow = p.is_scores && f.top_score - team.min(bottom) > kUnderflowSpan;
+
+  double total = 0;
+  for (int i = team.rank; i < n; i += team.size) {
+    double w = 0;
+    if ((v.bad[i] & 2) == 0) {
+      const double e = v.attention(i);
+      w = !p.is_scores ? e : e > -infinity() ? exp(e - f.top_score) : 0.0;
+    }
+    v.a[i] = w;
+    total += w;
+  }
+  total = team.sum(total);
+  double mass = 0;
+  int positives = 0;
+  for (int i = team.rank; i < n; i += team.size) {
+    const double w = total > 0 ? v.a[i] / total : 0.0;
+    v.a[i] = w;
+    mass += w;
+    if (f.underflow ? v.score(i) > -infinity() : w > 0) ++positives;
+  }
+  f.mass = team.sum(mass);
+  f.positives = team.sum(positives);
+  f.has_mass = f.positives > 0;
+  int top_item = n;
+  if (f.underflow) {
+    for (int i = n - 1 - team.rank; i >= 0; i -= team.size) {
+      if (v.score(i) == f.top_score) top_item = i;
+    }
+  }
+  f.top_item = team.min(top_item);
+
+  f.bias_label = f.bias_finite ? argmax(v.bias, C) : -1;
+  f.label = -1;
+  f.status = flag(n == 0, kEmpty) | flag(n == 1, kSingle) | flag(!f.finite, kNonFinite) |
+             flag(n > 0 && !f.has_mass && !bad, kZeroMass) | flag(f.underflow, kUnderflow);
+  if (!f.finite) return f;
+
+  class_sums(team, v, n, v.logits, [&](int i, int c) { return v.a[i] * v.contribution(i, c); });
+  for (int c = team.rank; c < C; c += team.size) {
+    v.logits[c] = v.bias[c] + (f.mass > 0 ? v.logits[c] / f.mass : 0.0);
+  }
+  team.sync();
+  f.label = argmax(v.logits, C);
+  const double highest = v.logits[f.label];
+  for (int c = team.rank; c < C; c += team.size) v.prob[c] = exp(v.logits[c] - highest);
+  team.sync();
+  double z = 0;
+  for (int c = 0; c < C; ++c) z += v.prob[c];
+  team.sync();
+  const double log_z = log(z);
+  for (int c = team.rank; c < C; c += team.size) {
+    v.prob[c] /= z;
+    v.log_prob[c] = v.logits[c] - highest - log_z;
+  }
+  const int y = f.label;
+  class_sums(team, v, n, v.margin, [&](int i, int c) { return v.a[i] * v.difference(i, y, c); });
+  f.tolerance = kTieTolerance * (sqrt(norm2) * head_norm + largest_bias);
+  if (f.has_mass) {
+    for (int c = 0; c < C; ++c) {
+      if (c != y && fabs(v.margin[c]) < f.tolerance) f.status |= kNearTie;
+    }
+  }
+  return f;
+}
+
+// Label and probabilities; the status is written when everything is known.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV void write_facts(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
+  const SweepParams& p = v.launch.p;
+  if (team.rank == 0) write_int(p.label, v.b, f.label);
+  for (int c = team.rank; c < v.C; c += team.size) {
+    write_real(p.probabilities, sizeof(S) == 8, v.b * p.C + c,
+               f.finite ? v.prob[c] : not_a_number());
+  }
+}
+
+template <bool kWarp>
+FAE_DEV void write_status(const Team<kWarp>& team, const Launch& launch, std::int64_t b,
+                          std::int64_t status) {
+  if (team.rank != 0 || launch.p.status == nullptr) return;
+  launch.p.status[b] = status | (launch.accumulate ? launch.p.status[b] : 0);
+}
+
+// -1 and NaN for everything that belongs to an instance that cannot be used. n = 0 where the
+// offsets do not say where its items are.
+template <bool kWarp>
+FAE_DEV void write_invalid(const Team<kWarp>& team, const Launch& launch, bool is_double,
+                           std::int64_t b, std::int64_t t0, std::int64_t n, bool located) {
+  const SweepParams& p = launch.p;
+  const double nan = not_a_number();
+  if (team.rank == 0) {
+    write_int(p.label, b, -1);
+    write_int(p.minimal_size, b, -1);
+    write_int(p.minimal_flip_label, b, -1);
+  }
+  write_status(team, launch, b, kInvalid | flag(located && n == 1, kSingle));
+  for (std::int64_t c = team.rank; c < p.C; c += team.size) {
+    write_real(p.probabilities, is_double, b * p.C + c, nan);
+  }
+  for (int r = team.rank; r < launch.R; r += team.size) {
+    const std::int64_t at = (launch.row0 + r) * p.B + b;
+    write_int(p.first_flip, at, -1);
+    write_int(p.flip_label, at, -1);
+    if (p.removed_mass != nullptr) p.removed_mass[at] = nan;
+  }
+  if (!located) return;
+  for (std::int64_t i = t0 + team.rank; i < t0 + n; i += team.size) {
+    write_int(p.single_flip_label, i, -1);
+    write_real(p.single_js, is_double, i, nan);
+    write_real(p.single_drop, is_double, i, nan);
+    write_int(p.minimal_order, i, -1);
+    for (int r = 0; r < launch.R; ++r) write_int(p.order, (launch.row0 + r) * p.T + i, -1);
+  }
+  for (int r = 0; r < launch.R; ++r) {
+    for (std::int64_t k = team.rank; k <= n; k += team.size) {
+      const std::int64_t at = (launch.row0 + r) * (p.T + p.B) + t0 + b + k;
+      write_real(p.curve_js, is_double, at, nan);
+      write_real(p.curve_kl, is_double, at, nan);
+      write_real(p.curve_label_prob, is_double, at, nan);
+      if (p.curve_mass != nullptr) p.curve_mass[at] = nan;
+      write_int(p.curve_decision, at, -1);
+      for (std::int64_t c = 0; c < p.C; ++c) {
+        write_real(p.curve_logits, is_double, at * p.C + c, nan);
+      }
+    }
+  }
+}
+
+}  // namespace fae

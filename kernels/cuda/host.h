@@ -1,0 +1,42 @@
+// The host side of the CUDA operators: what bindings call, and what the launchers share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "fastattnerase/params.h"
+
+namespace fae {
+
+// What the launchers need to know of a GPU.
+struct DeviceInfo {
+  int multiprocessors;
+  int shared_per_multiprocessor;  // bytes
+  int shared_per_block;           // bytes a block may ask for
+};
+
+// Reads (and remembers) the attributes of a device; throws std::runtime_error without one.
+DeviceInfo device_info(int device);
+
+// Why no CUDA kernel can run on `device` here; empty where one can.
+std::string why_not(int device);
+
+// Makes `device` the current one for the life of the guard.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int device);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int before_;
+};
+
+// Bytes of scratch memory of one sweep; a function of sizes and wanted results alone.
+std::int64_t sweep_workspace(const SweepParams& p, const DeviceInfo& device);
+// Launches the sweep on `stream`; returns at once. The workspace must live until it has run.
+void launch_sweep(const SweepParams& p, const DeviceInfo& device, void* stream);
+void launch_pooled(const PooledParams& p, const DeviceInfo& device, void* stream);
+
+}  // namespace fae

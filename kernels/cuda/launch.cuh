@@ -1,0 +1,237 @@
+// Host code of the sweep: sizes, workspace, grids. Compiled with the kernels of one real type.
+#pragma once
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "host.h"
+#include "sweep.cuh"
+
+#if defined(__CUDACC__)
+#define FAE_LAUNCH(kernel, grid, block, shared_bytes, stream, argument)                          \
+  ::fae::allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes);                      \
+  kernel<<<static_cast<unsigned>(grid), block, shared_bytes,                                     \
+           static_cast<cudaStream_t>(stream)>>>(argument);                                       \
+  ::fae::check(cudaGetLastError(), #kernel)
+#else
+#define FAE_LAUNCH(kernel, grid, block, shared_bytes, stream, argument)                          \
+  emu::launch(emu::Dim3{static_cast<unsigned>(grid)}, emu::Dim3{static_cast<unsigned>(block)},   \
+              static_cast<std::size_t>(shared_bytes), [&] { kernel(argument); });                \
+  static_cast<void>(stream)
+#endif
+
+namespace fae {
+
+#if defined(__CUDACC__)
+inline void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) {
+    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+  }
+}
+inline void allow_shared(const void* kernel, std::int64_t bytes) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(bytes)),
+        "shared memory of a kernel");
+}
+#endif
+
+// The longest n such that every instance of up to n items fits `bytes` of a team of `size` threads
+// (-1 where not even an empty one does), at most `most`.
+inline int longest(const SweepParams& p, const Needs& needs, int size, std::int64_t bytes,
+                   int real_bytes, int most) {
+  const int R = static_cast<int>(std::min<std::int64_t>(p.R, kMaxRankings));
+  const auto fits = [&](int n) {
+    return layout_of(n, p.C, R, size, real_bytes, needs).total <= bytes;
+  };
+  if (!fits(0)) return -1;
+  // Between two powers of two the layout grows with n.
+  int best = 0;
+  for (int P = 1; P <= size * kWordsAThread; P *= 2) {
+    int low = best, high = P;
+    if (fits(high)) {
+      best = high;
+      continue;
+    }
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (fits(middle) ? low : high) = middle;
+    }
+    best = low;
+    break;
+  }
+  return std::min(best, most);
+}
+
+inline Needs find_needs(const SweepParams& p, std::int64_t row0, int R) {
+  Needs needs{};
+  bool minimal = wants_minimal(p);
+  for (std::int64_t r = row0; r < row0 + R; ++r) {
+    const std::int32_t kind = p.rankings[r];
+    needs.renormalized |= kind == kRenormalizedGradient;
+    needs.gradient |= kind == kGradient || kind == kProduct || kind == kRenormalizedGradient;
+    needs.js |= kind == kLeaveOneOut;
+    needs.drop |= kind == kLeaveOneOutDrop;
+    minimal |= kind == kMinimal;
+  }
+  needs.minimal = minimal;
+  needs.singles = wants_singles(p) || needs.js || needs.drop;
+  needs.logits = p.curve_logits != nullptr;
+  needs.divergence =
+      p.curve_js != nullptr || p.curve_kl != nullptr || p.curve_label_prob != nullptr;
+  needs.curves = needs.logits || needs.divergence || p.curve_mass != nullptr ||
+                 p.curve_decision != nullptr;
+  return needs;
+}
+
+constexpr int kLongestOfWarp = 64;
+
+struct Plan {
+  Launch launch{};
+  std::int64_t bytes = 0;
+  int small_shared = 0, mid_shared = 0, big_shared = 0;
+  int small_grid = 0, big_grid = 0;
+  bool has_mid = false, has_big = false, has_long = false;
+};
+
+// Sizes and workspace addresses of one launch; with a null workspace only `bytes` means something.
+template <typename S>
+Plan make_plan(const SweepParams& p, const DeviceInfo& device, const Needs& needs) {
+  Plan plan;
+  Launch& l = plan.launch;
+  l.p = p;
+  l.needs = needs;
+  const int real = sizeof(S);
+  const std::int64_t team = kTeamScratchBytes + 16;
+  const std::int64_t small = std::min<std::int64_t>(
+      device.shared_per_multiprocessor / kSmallBlocks - 1024, device.shared_per_block);
+  const std::int64_t warps = kSmallThreads / 32;
+  const std::int64_t short_bytes =
+      layout_of(kLongestOfWarp, p.C, static_cast<int>(std::min<std::int64_t>(p.R, kMaxRankings)),
+                32, real, needs)
+          .total;
+  l.warp_bytes = static_cast<int>(std::min(small / warps / 16 * 16, short_bytes));
+  plan.small_shared = static_cast<int>(l.warp_bytes * warps);
+  plan.mid_shared = static_cast<int>(small / 16 * 16);
+  plan.big_shared = device.shared_per_block / 16 * 16;
+  l.limit_warp = longest(p, needs, 32, l.warp_bytes, real, kLongestOfWarp);
+  l.limit_mid = std::max(l.limit_warp, longest(p, needs, kSmallThreads, plan.mid_shared - team,
+                                               real, 1 << 30));
+  l.limit_big = std::max(
+      l.limit_mid, longest(p, needs, kBigThreads, plan.big_shared - team, real, 1 << 30));
+  plan.has_mid = p.T > l.limit_warp && l.limit_mid > l.limit_warp;
+  plan.has_big = p.T > l.limit_mid && l.limit_big > l.limit_mid;
+  plan.has_long = p.T > l.limit_big;
+  plan.small_grid = device.multiprocessors * kSmallBlocks;
+  plan.big_grid = device.multiprocessors;
+  l.grain = static_cast<int>(std::clamp<std::int64_t>(p.B / (plan.small_grid * warps * 8), 1,
+                                                      kScan));
+  // Long instances are longer than limit_big, so that at most this many do not overlap.
+  l.max_longs = plan.has_long ? p.T / (l.limit_big + 1) + 1 : 0;
+  if (plan.has_long && l.limit_big < 0) l.max_longs = p.B;
+
+  std::int64_t at = 0;
+  const auto take = [&](auto*& pointer, std::int64_t count) {
+    using T = std::remove_reference_t<decltype(*pointer)>;
+    pointer = reinterpret_cast<T*>(static_cast<unsigned char*>(p.workspace) + at);
+    at += (count * static_cast<std::int64_t>(sizeof(T)) + 255) / 256 * 256;
+  };
+  take(l.counters, 1);
+  take(l.class_norms, p.C);
+  take(l.mid, p.B);
+  take(l.big, p.B);
+  if (plan.has_long) {
+    take(l.longs, l.max_longs);
+    take(l.facts, l.max_longs);
+    take(l.long_classes, l.max_longs * 5 * p.C);
+    unsigned char* s = nullptr;
+    take(s, p.T * p.C * real);
+    l.long_s = s;
+    take(l.long_a, p.T);
+    take(l.long_items, p.T * 2 * kLongLanes);
+    take(l.long_keys, p.T * kLongLanes);
+    take(l.long_orders, p.T * 2 * kLongLanes);
+    take(l.long_bad, p.T * (1 + kLongLanes));
+    l.long_sum_words = kLongThreads / class_lanes(static_cast<int>(std::min<std::int64_t>(
+                                          p.C, 64))) * group_words(p.C);
+    take(l.long_sums, plan.big_grid * l.long_sum_words);
+  }
+  plan.bytes = at;
+  return plan;
+}
+
+// Elements a load of the values may have, from how addresses and rows are aligned.
+inline int load_width(const SweepParams& p) {
+  const auto aligned = [&](int elements, int bytes) {
+    const auto address = reinterpret_cast<std::uintptr_t>(p.values);
+    const auto head = reinterpret_cast<std::uintptr_t>(p.head_weight);
+    return address % (elements * bytes) == 0 && head % 16 == 0 && p.D % elements == 0 &&
+           p.values_stride_t % elements == 0;
+  };
+  if (p.values_dtype == kFloat32) return aligned(4, 4) ? 4 : 1;
+  if (p.values_dtype == kFloat64) return aligned(2, 8) ? 2 : 1;
+  return aligned(8, 2) ? 8 : aligned(4, 2) ? 4 : 1;
+}
+
+template <typename S>
+std::int64_t workspace_of(const SweepParams& p, const DeviceInfo& device) {
+  std::int64_t most = 0;
+  for (std::int64_t row0 = 0; row0 == 0 || row0 < p.R; row0 += kMaxRankings) {
+    const int R = static_cast<int>(std::min<std::int64_t>(p.R - row0, kMaxRankings));
+    most = std::max(most, make_plan<S>(p, device, find_needs(p, row0, R)).bytes);
+  }
+  return most;
+}
+
+template <typename S>
+void launch_of(const SweepParams& p, const DeviceInfo& device, void* stream) {
+  if (p.B == 0) return;
+  // More rankings than kernel arguments hold are taken in turns, each reading the values again.
+  for (std::int64_t row0 = 0; row0 == 0 || row0 < p.R; row0 += kMaxRankings) {
+    const int R = static_cast<int>(std::min<std::int64_t>(p.R - row0, kMaxRankings));
+    Plan plan = make_plan<S>(p, device, find_needs(p, row0, R));
+    Launch& l = plan.launch;
+    l.row0 = row0;
+    l.R = R;
+    l.accumulate = row0 > 0;
+    l.vector = load_width(p);
+    for (int r = 0; r < R; ++r) {
+      const std::int64_t arg = p.ranking_args[row0 + r];
+      DeviceRanking& ranking = l.rankings[r];
+      ranking.kind = p.rankings[row0 + r];
+      if (ranking.kind == kRandom) {
+        ranking.data = reinterpret_cast<const void*>(static_cast<std::uintptr_t>(arg));
+      } else if (ranking.kind == kGivenOrder) {
+        ranking.data = p.orders[arg];
+      } else if (ranking.kind == kGivenKeys) {
+        ranking.data = p.keys[arg];
+        ranking.dtype = p.keys_dtype[arg];
+      }
+    }
+    const std::int64_t warps = (p.B + l.grain - 1) / l.grain;
+    FAE_LAUNCH(prepare<S>, std::min<std::int64_t>(p.C, plan.big_grid), 256, kTeamScratchBytes,
+               stream, l);
+    FAE_LAUNCH(sweep_warps<S>,
+               std::min<std::int64_t>(plan.small_grid, (warps * 32 + kSmallThreads - 1) /
+                                                           kSmallThreads),
+               kSmallThreads, plan.small_shared, stream, l);
+    if (plan.has_mid) {
+      constexpr auto kernel = sweep_blocks<S, kSmallThreads, kSmallBlocks>;
+      FAE_LAUNCH(kernel, std::min<std::int64_t>(plan.small_grid, p.B), kSmallThreads,
+                 plan.mid_shared, stream, l);
+    }
+    if (plan.has_big) {
+      constexpr auto kernel = sweep_blocks<S, kBigThreads, 1>;
+      FAE_LAUNCH(kernel, std::min<std::int64_t>(plan.big_grid, p.B), kBigThreads, plan.big_shared,
+                 stream, l);
+    }
+    if (plan.has_long) {
+      FAE_LAUNCH(long_project<S>, plan.small_grid, kSmallThreads, kTeamScratchBytes, stream, l);
+      FAE_LAUNCH(long_facts<S>, plan.big_grid, kLongThreads, kTeamScratchBytes, stream, l);
+      FAE_LAUNCH(long_tasks<S>, plan.big_grid, kLongThreads, kTeamScratchBytes + kTileBytes,
+                 stream, l);
+    }
+  }
+}
+
+}  // namespace fae

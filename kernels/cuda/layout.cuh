@@ -1,0 +1,187 @@
+// What a launch hands to the kernels, and where an instance's working memory lies.
+#pragma once
+
+#include "sort.cuh"
+#include "team.cuh"
+
+namespace fae {
+
+constexpr int kMaxRankings = 200;   // a launch; kernel arguments are 4 KiB
+constexpr int kRoundRankings = 8;   // sorted and walked at once
+constexpr int kWordsAThread = 16;   // of a sort in registers
+constexpr int kLongLanes = 4;       // blocks that share the tasks of a long instance
+constexpr int kScan = 32;           // instances a warp classifies at once
+
+struct DeviceRanking {
+  const void* data;      // GIVEN_ORDER, GIVEN_KEYS: [T]; RANDOM: the order's number
+  std::int32_t kind;     // RankingKind
+  std::int32_t dtype;    // GIVEN_KEYS
+};
+
+// Which results need what; from the host's view of a launch.
+struct Needs {
+  bool gradient, renormalized, js, drop, minimal, singles, curves, logits, divergence;
+};
+
+// What is known of an instance once its weights and sums are.
+struct Facts {
+  double tolerance;   // of near-ties, times the surviving mass
+  double top_score;   // the largest finite score
+  double mass;        // the sum of the normalised weights
+  double norm2;       // the largest squared norm of a row
+  int label, bias_label, positives, top_item;
+  bool finite, bias_finite, has_mass, underflow, invalid;
+  std::int64_t status;
+};
+
+struct Counters {
+  unsigned long long next_scan, next_mid, next_big;
+  unsigned long long mid, big, longs;
+};
+
+// Kernel arguments.
+struct Launch {
+  SweepParams p;  // host pointers (rankings, orders, keys) unused
+  std::int64_t row0;  // of the first ranking here in the [R, …] results
+  int R;              // rankings here
+  int accumulate;     // 1: keep the status bits that are there
+  int vector;         // elements a load of the values may have
+  int grain;          // instances a warp takes at a time
+  int limit_warp, limit_mid, limit_big;  // the longest instances of each path, -1 for none
+  int warp_bytes;                        // of shared memory, a warp of the first kernel
+  Needs needs;
+  // Workspace.
+  Counters* counters;
+  double* class_norms;  // [C] ‖W_c‖
+  std::int64_t* mid;    // [B], instances
+  std::int64_t* big;    // [B]
+  std::int64_t* longs;  // [max_longs]
+  std::int64_t max_longs;
+  Facts* facts;          // [max_longs]
+  double* long_classes;  // [max_longs, 5, C]
+  void* long_s;          // [T, C]
+  double* long_a;        // [T]
+  double* long_items;    // [kLongLanes, 2, T]
+  Word* long_keys;       // [kLongLanes, T]
+  std::uint32_t* long_orders;  // [kLongLanes, 2, T]
+  unsigned char* long_bad;     // [1 + kLongLanes, T]
+  double* long_sums;           // [blocks, long_sum_words]
+  std::int64_t long_sum_words;
+  DeviceRanking rankings[kMaxRankings];
+};
+static_assert(sizeof(Launch) <= 4096, "kernel arguments must fit 4 KiB");
+
+// Lanes that share one chunk of a walk, one class or more each.
+__host__ FAE_DEV int class_lanes(int C) { return C >= 32 ? 32 : next_power_of_two(C); }
+// Doubles of one group's sums: two a class (four where a lane has several), mass, weight sum,
+// largest score, bad items, first event and first near-tie.
+__host__ FAE_DEV std::int64_t group_words(std::int64_t C) { return (C > 32 ? 4 : 2) * C + 6; }
+
+// Byte offsets of the arrays of an instance in shared memory.
+struct Layout {
+  std::int64_t a, g, renorm, js, drop, classes, sums, buffer, s, orders, min_order, bad, total;
+  int cs;     // elements from one row of s to the next
+  int P;      // next power of two of n
+  int round;  // rankings a round
+};
+
+__host__ FAE_DEV std::int64_t reserve(std::int64_t& at, std::int64_t bytes) {
+  const std::int64_t here = at;
+  at += (bytes + 15) / 16 * 16;
+  return here;
+}
+
+// Words a thread of a sort of `words` words in all.
+__host__ FAE_DEV int words_a_thread(int words, int size) {
+  return words <= size ? 1 : words <= 4 * size ? 4 : kWordsAThread;
+}
+
+__host__ FAE_DEV Layout layout_of(int n, std::int64_t C, int R, int size, int real_bytes,
+                                  const Needs& needs) {
+  Layout l{};
+  l.P = next_power_of_two(n > 1 ? n : 1);
+  // Odd rows keep lanes that read one class of successive rows on different banks.
+  l.cs = static_cast<int>(C <= 2 ? C : (C | 1));
+  const int fit = size * kWordsAThread / l.P;
+  l.round = fit < 1 ? 1 : fit < kRoundRankings ? fit : kRoundRankings;
+  if (l.round > R) l.round = R > 0 ? R : 1;
+  std::int64_t at = 0;
+  const std::int64_t items = n;
+  l.a = reserve(at, items * 8);
+  l.g = reserve(at, needs.gradient ? items * 8 : 0);
+  l.renorm = reserve(at, needs.renormalized ? items * 8 : 0);
+  l.js = reserve(at, needs.js ? items * 8 : 0);
+  l.drop = reserve(at, needs.drop ? items * 8 : 0);
+  l.classes = reserve(at, 5 * C * 8);
+  l.sums = reserve(at, size / class_lanes(static_cast<int>(C)) * group_words(C) * 8);
+  l.buffer = reserve(at, static_cast<std::int64_t>(size) * words_a_thread(l.round * l.P, size) * 8);
+  l.s = reserve(at, items * l.cs * real_bytes);
+  l.orders = reserve(at, items * (R < kRoundRankings ? R : kRoundRankings) * 2);
+  l.min_order = reserve(at, needs.minimal ? items * 2 : 0);
+  l.bad = reserve(at, items);
+  l.total = at;
+  return l;
+}
+
+// An instance as the analysis sees it; Idx is uint16_t in shared memory, else uint32_t.
+template <typename S, typename Idx>
+struct View {
+  const Launch& launch;
+  std::int64_t b, t0;
+  int n, C, cs, P, round;
+  S* s;             // [n, cs] contributions
+  double* a;        // [n] normalised weights
+  double* g;        // [n] gradients
+  double* renorm;   // [n] keys of the renormalised gradient
+  double* js;       // [n] of erasing the item alone
+  double* drop;     // [n] of the label's probability, likewise
+  double* bias;     // [C]
+  double* logits;   // [C]
+  double* prob;     // [C]
+  double* log_prob; // [C]
+  double* margin;   // [C] Σ_i m_{i,c}
+  double* sums;     // scratch, group_words(C) a group of lanes
+  Word* buffer;     // sort exchange
+  Idx* orders;      // [round, n]
+  Idx* min_order;   // [n]
+  unsigned char* bad;  // [n] bit 0: the contribution is not finite, bit 1: the score or weight
+  unsigned char* tile;  // shared memory of a long sort
+
+  FAE_DEV double attention(int i) const {
+    return load_real(launch.p.attention, launch.p.attention_dtype,
+                     (t0 + i) * launch.p.attention_stride_t);
+  }
+  FAE_DEV double score(int i) const { return (bad[i] & 2) ? -infinity() : attention(i); }
+  FAE_DEV double contribution(int i, int c) const {
+    return s[static_cast<std::int64_t>(i) * cs + c];
+  }
+  // (s_{i,y} + b_y) − (s_{i,c} + b_c); with no label (y < 0) the first bracket is zero.
+  FAE_DEV double difference(int i, int y, int c) const {
+    const double own = y < 0 ? 0.0 : contribution(i, y) + bias[y];
+    return own - (contribution(i, c) + bias[c]);
+  }
+};
+
+__host__ FAE_DEV bool wants_singles(const SweepParams& p) {
+  return p.single_flip_label != nullptr || p.single_js != nullptr || p.single_drop != nullptr;
+}
+__host__ FAE_DEV bool wants_minimal(const SweepParams& p) {
+  return p.minimal_size != nullptr || p.minimal_flip_label != nullptr ||
+         p.minimal_order != nullptr;
+}
+
+template <typename T>
+FAE_DEV void write_real(void* array, bool is_double, std::int64_t index, T value) {
+  if (array == nullptr) return;
+  if (is_double) {
+    static_cast<double*>(array)[index] = value;
+  } else {
+    static_cast<float*>(array)[index] = static_cast<float>(value);
+  }
+}
+
+FAE_DEV void write_int(std::int64_t* array, std::int64_t index, std::int64_t value) {
+  if (array != nullptr) array[index] = value;
+}
+
+}  // namespace fae

@@ -1,0 +1,530 @@
+// Orders, single erasures and the minimal set of an instance (engine contract, sections 3 to 5).
+//
+// Mapping: a thread an item (strided) for everything that is a function of one item: gradients,
+// single erasures, sort keys. Sums over all other items are the total without the item's own
+// share where that cannot cancel; where it could (the item has nearly all the weight, contributions
+// are huge, or the decision is close) the item's warp adds the others up once more.
+// Traffic: shared memory; device memory only for scores, given orders and keys, and the results.
+#pragma once
+
+#include "walk.cuh"
+
+namespace fae {
+
+// How wrong a mean over the others may get through subtraction before it is summed again.
+constexpr double kSafeError = 1e-9;
+
+template <typename S, typename Idx>
+FAE_DEV bool is_positive(const View<S, Idx>& v, const Facts& f, int i) {
+  return f.underflow ? v.score(i) > -infinity() : v.a[i] > 0;
+}
+
+// g_i = p_y Σ_c p_c (s_{i,y} − s_{i,c}).
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV void find_gradients(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
+  for (int i = team.rank; i < v.n; i += team.size) {
+    const double own = v.contribution(i, f.label);
+    double sum = 0;
+    for (int c = 0; c < v.C; ++c) sum += (own - v.contribution(i, c)) * v.prob[c];
+    v.g[i] = v.prob[f.label] * sum;
+  }
+  team.sync();
+}
+
+// renorm_i = a_i (g_i − ḡ_i), ḡ_i the weighted mean of g over the others: a contiguous chunk of
+// items a thread, sums of other threads by a scan in both directions, of its own directly.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV void find_renormalized(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
+  const int chunk = ceil_div(v.n, team.size);
+  const int begin = team.rank * chunk < v.n ? team.rank * chunk : v.n;
+  const int end = begin + chunk < v.n ? begin + chunk : v.n;
+  double mass = 0, slope = 0;
+  for (int i = begin; i < end; ++i) {
+    mass += v.a[i];
+    slope += v.a[i] * v.g[i];
+  }
+  double mass_below, mass_above, slope_below, slope_above;
+  team.exclusive(mass, mass_below, mass_above);
+  team.exclusive(slope, slope_below, slope_above);
+  for (int i = begin; i < end; ++i) {
+    double others = 0, sum = 0;
+    if (f.underflow && i == f.top_item) {
+      double top = -infinity();
+      for (int j = 0; j < v.n; ++j) {
+        if (j != i && v.score(j) > top) top = v.score(j);
+      }
+      for (int j = 0; j < v.n; ++j) {
+        const double w = j != i && v.score(j) > -infinity() ? exp(v.score(j) - top) : 0.0;
+        others += w;
+        sum += w * v.g[j];
+      }
+    } else {
+      others = mass_below;
+      sum = slope_below;
+      for (int j = begin; j < end; ++j) {
+        if (j == i) continue;
+        others += v.a[j];
+        sum += v.a[j] * v.g[j];
+      }
+      others += mass_above;
+      sum += slope_above;
+    }
+    v.renorm[i] = v.a[i] * (v.g[i] - (others > 0 ? sum / others : 0.0));
+  }
+  team.sync();
+}
+
+// What erasing item i alone does, from the others' weight and margins. Returns whether a compared
+// sum is a near-tie.
+template <typename S, typename Idx, typename Margin>
+FAE_DEV bool write_single(const View<S, Idx>& v, const Facts& f, int i, double others,
+                          bool write_out, Margin margin) {
+  const SweepParams& p = v.launch.p;
+  constexpr bool kDouble = sizeof(S) == 8;
+  const int y = f.label, C = v.C;
+  const bool survive = others > 0;
+  const auto lead = [&](int c) {
+    return c == y ? 0.0 : survive ? margin(c) / others : v.bias[y] - v.bias[c];
+  };
+  bool near = false;
+  int decision = y;
+  double least = 0, smallest = 0;
+  for (int c = 0; c < C; ++c) {
+    if (c == y) continue;
+    const double m = survive ? margin(c) : 0.0;
+    near = near || (survive && fabs(m) < f.tolerance * others);
+    take_smaller(smallest, decision, m, survive ? c : C);
+    const double d = lead(c);
+    least = d < least ? d : least;
+  }
+  if (!survive) decision = f.bias_label;
+  double z = 0;
+  for (int c = 0; c < C; ++c) z += exp(least - lead(c));
+  double js = 0;
+  for (int c = 0; c < C; ++c) js += js_term(v.prob[c], exp(least - lead(c)) / z);
+  js = clamp_js(js);
+  const double drop = v.prob[y] - exp(least) / z;
+  if (write_out) {
+    write_int(p.single_flip_label, v.t0 + i, decision != y ? decision : -1);
+    write_real(p.single_js, kDouble, v.t0 + i, js);
+    write_real(p.single_drop, kDouble, v.t0 + i, drop);
+  }
+  if (v.js != nullptr) v.js[i] = js;
+  if (v.drop != nullptr) v.drop[i] = drop;
+  return near;
+}
+
+// Every item alone. `write_out` is false where only the keys of a ranking are wanted.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV bool erase_singles(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f,
+                           bool write_out) {
+  const SweepParams& p = v.launch.p;
+  constexpr bool kDouble = sizeof(S) == 8;
+  const int n = v.n, C = v.C, y = f.label;
+  if (!f.finite || !f.has_mass) {
+    const double nothing = f.finite ? 0.0 : not_a_number();
+    for (int i = team.rank; i < n; i += team.size) {
+      if (write_out) {
+        write_int(p.single_flip_label, v.t0 + i, -1);
+        write_real(p.single_js, kDouble, v.t0 + i, nothing);
+        write_real(p.single_drop, kDouble, v.t0 + i, nothing);
+      }
+      if (v.js != nullptr) v.js[i] = nothing;
+      if (v.drop != nullptr) v.drop[i] = nothing;
+    }
+    team.sync();
+    return false;
+  }
+  // |m_{i,c}| <= 2 a_i (max ‖h‖ max ‖W‖ + max |b|), so this bounds the rounding of a total.
+  const double rounding = 2.3e-16 * n * 2 * f.tolerance / kTieTolerance;
+  double* const again = v.sums + static_cast<std::int64_t>(team.warp()) * C;
+  bool near = false;
+  for (int base = 0; base < n; base += team.size) {
+    const int i = base + team.rank;
+    const bool active = i < n;
+    bool safe = true;
+    if (active) {
+      const double a = v.a[i];
+      const double others = f.mass - a;
+      safe = a < 0.5 * f.mass || others > 1e-3;
+      safe = safe && rounding < kSafeError * others && !(f.underflow && i == f.top_item);
+      for (int c = 0; safe && c < C; ++c) {
+        const double m = v.margin[c] - a * v.difference(i, y, c);
+        safe = c == y || fabs(m) >= f.tolerance * others;
+      }
+      if (safe) {
+        write_single(v, f, i, others, write_out,
+                     [&](int c) { return v.margin[c] - a * v.difference(i, y, c); });
+      }
+    }
+    for (unsigned open = __ballot_sync(kAllLanes, active && !safe); open != 0; open &= open - 1) {
+      const int source = __ffs(open) - 1;
+      const int item = __shfl_sync(kAllLanes, i, source);
+      double top = f.top_score;
+      if (f.underflow && item == f.top_item) {
+        top = -infinity();
+        for (int j = team.lane(); j < n; j += 32) {
+          if (j != item && v.score(j) > top) top = v.score(j);
+        }
+        top = group_reduce(top, 32, [](double x, double z) { return x > z ? x : z; });
+      }
+      const auto weight = [&](int j) {
+        if (j == item) return 0.0;
+        if (!f.underflow) return v.a[j];
+        return v.score(j) > -infinity() ? exp(v.score(j) - top) : 0.0;
+      };
+      double others = 0;
+      for (int j = team.lane(); j < n; j += 32) others += weight(j);
+      others = group_sum(others, 32);
+      for (int c = 0; c < C; ++c) {
+        double sum = 0;
+        for (int j = team.lane(); j < n; j += 32) sum += weight(j) * v.difference(j, y, c);
+        sum = group_sum(sum, 32);
+        if (team.lane() == 0) again[c] = sum;
+      }
+      __syncwarp();
+      if (team.lane() == source) {
+        near = write_single(v, f, item, others, write_out, [&](int c) { return again[c]; }) || near;
+      }
+      __syncwarp();
+    }
+  }
+  team.sync();
+  return near;
+}
+
+// The word by which the minimal set's order for class c sorts item i: its margin, items without
+// weight last; where weights underflow, by sign and then by log |m_{i,c}|.
+template <typename S, typename Idx>
+FAE_DEV Word margin_word(const View<S, Idx>& v, const Facts& f, int i, int c) {
+  if (!f.finite || !is_positive(v, f, i)) return 0;
+  if (v.C == 1) return 1;
+  const double d = v.difference(i, f.label, c);
+  if (!f.underflow) return ordered_bits(v.a[i] * d);
+  const Word size = ordered_bits(v.score(i) + log(fabs(d))) >> 2;
+  return d > 0 ? (3ull << 62) | size : d < 0 ? (1ull << 62) | ((~size << 2) >> 2) : 2ull << 62;
+}
+
+// The 64-bit word by which a ranking of the launch sorts item i; larger is earlier.
+template <typename S, typename Idx>
+FAE_DEV Word ranking_word(const View<S, Idx>& v, const Facts& f, int r, int i) {
+  const DeviceRanking& ranking = v.launch.rankings[r];
+  switch (ranking.kind) {
+    case kAttention:
+      return ordered_bits(v.attention(i));
+    case kRandom:
+      return random_key(
+          random_stream(v.launch.p.seed,
+                        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(ranking.data)),
+                        v.launch.p.ids[v.b]),
+          i);
+    case kGivenKeys:
+      return ordered_bits(load_real(ranking.data, ranking.dtype, v.t0 + i));
+    default:
+      break;
+  }
+  if (!f.finite) return 0;  // by position
+  switch (ranking.kind) {
+    case kGradient:
+      return ordered_bits(v.g[i]);
+    case kProduct:
+      return ordered_bits(v.a[i] * v.g[i]);
+    case kRenormalizedGradient:
+      return ordered_bits(v.renorm[i]);
+    case kLeaveOneOut:
+      return ordered_bits(v.js[i]);
+    case kLeaveOneOutDrop:
+      return ordered_bits(v.drop[i]);
+    default:
+      return 0;
+  }
+}
+
+// Sorts `count` orders at once into `order` [count, n]: the launch's rankings first … where
+// first >= 0; else one order, the minimal set's for class -1 - first. A function of its own, and its
+// arguments copies, so that the compiler makes it once and keeps the caller's in registers.
+template <bool kWarp, typename S, typename Idx>
+FAE_NOINLINE __device__ void sort_rankings(const Team<kWarp> team, const View<S, Idx> v,
+                                           const Facts f, int first, int count, Idx* order) {
+  const auto word = [&](int r, int i) {
+    return first >= 0 ? ranking_word(v, f, first + r, i) : margin_word(v, f, i, -1 - first);
+  };
+  if constexpr (sizeof(Idx) == 4) {
+    sort_long<Idx>(team, v.n, v.tile, v.buffer, order, [&](int i) { return word(0, i); });
+  } else {
+    switch (words_a_thread(count * v.P, team.size)) {
+      case 1:
+        sort_orders<kWarp, 1>(team, count, v.n, v.P, v.buffer, order, word);
+        break;
+      case 4:
+        sort_orders<kWarp, 4>(team, count, v.n, v.P, v.buffer, order, word);
+        break;
+      default:
+        sort_orders<kWarp, kWordsAThread>(team, count, v.n, v.P, v.buffer, order, word);
+    }
+  }
+  team.sync();
+}
+
+// Whether erasing `size` items cannot bring class c's sum near zero: the sum of the `size` largest
+// margins is at most Σ max(m − t, 0) + size · t for every t >= 0, and a few t are tried.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV bool cannot_flip(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f, int c,
+                         int size, double t) {
+  const double needed = v.margin[c] * (1 - 1e-9) - f.tolerance * (1 + 1e-6);
+  if (!(needed > 0)) return false;
+  double low = 0, high = infinity();
+  for (int step = 0; step < 6; ++step) {
+    double over = 0;
+    int count = 0;
+    for (int i = team.rank; i < v.n; i += team.size) {
+      const double m = v.a[i] * v.difference(i, f.label, c);
+      if (m > t) {
+        over += m - t;
+        ++count;
+      }
+    }
+    over = team.sum(over);
+    count = team.sum(count);
+    if (over + size * t < needed) return true;
+    if (count > size) {
+      low = t;
+    } else {
+      high = t;
+    }
+    t = high == infinity() ? 2 * t : 0.5 * (low + high);
+  }
+  return false;
+}
+
+struct Minimal {
+  int size, flip_label;
+  bool near;
+};
+
+// The smallest flipping set; its order in v.min_order.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
+  const int n = v.n, C = v.C, y = f.label;
+  if (!f.finite || !f.has_mass || C == 1) {
+    sort_rankings(team, v, f, -1, 1, v.min_order);
+    return Minimal{-1, -1, false};
+  }
+  int runner_up = -1;
+  for (int c = 0; c < C; ++c) {
+    if (c != y && (runner_up < 0 || v.margin[c] < v.margin[runner_up])) runner_up = c;
+  }
+  const int never = n + 1;
+  int best = never, best_class = C, nearest = never, sorted = -1;
+  double threshold = 0;
+  for (int turn = 0; turn < C; ++turn) {
+    // The runner-up first: its set is mostly the smallest, which spares the other classes' sorts.
+    const int c = turn == 0 ? runner_up : turn - 1 < runner_up ? turn - 1 : turn;
+    if (c == y) continue;
+    if (turn > 0 && n > 64 && !f.underflow &&
+        cannot_flip(team, v, f, c, best < never ? best : f.positives, threshold)) {
+      continue;
+    }
+    sort_rankings(team, v, f, -1 - c, 1, v.min_order);
+    sorted = c;
+    // A chunk of ranks a thread; one thread all of them where the sums need a common scale.
+    int chunk = f.underflow ? n : ceil_div(n, team.size);
+    if (chunk < 8) chunk = 8;
+    const int begin = team.rank * chunk < n ? team.rank * chunk : n;
+    const int end = begin + chunk < n ? begin + chunk : n;
+    double margin = 0, mass = 0, above, unused;
+    double top = -infinity();
+    int flip = never, near = never;
+    if (!f.underflow) {
+      for (int j = end - 1; j >= begin; --j) {
+        const int i = v.min_order[j];
+        margin += v.a[i] * v.difference(i, y, c);
+        mass += v.a[i];
+      }
+      team.exclusive(margin, unused, above);
+      margin = above;
+      team.exclusive(mass, unused, above);
+      mass = above;
+    }
+    for (int k = end - 1; k >= begin; --k) {
+      const int i = v.min_order[k];
+      double w = v.a[i];
+      if (f.underflow) {
+        const double e = v.score(i);
+        if (e > top) {
+          const double factor = exp(top - e);
+          margin *= factor;
+          mass *= factor;
+          top = e;
+        }
+        w = e > -infinity() ? exp(e - top) : 0.0;
+      }
+      margin += w * v.difference(i, y, c);
+      mass += w;
+      if (!(mass > 0)) continue;
+      if (k > 0 && (margin < 0 || (margin == 0 && c < y))) flip = k;
+      if (fabs(margin) < f.tolerance * mass) near = k;
+    }
+    flip = team.min(flip);
+    near = team.min(near);
+    if (near < nearest) nearest = near;
+    if (flip < best || (flip == best && flip < never && c < best_class)) {
+      best = flip;
+      best_class = c;
+    }
+    if (flip == best && flip < n) {
+      const int i = v.min_order[flip];
+      const double m = v.a[i] * v.difference(i, y, c);
+      threshold = m > 0 ? m : 0.0;
+    }
+    team.sync();
+  }
+  const int winner = best < never ? best_class : runner_up;
+  if (sorted != winner) {
+    sort_rankings(team, v, f, -1 - winner, 1, v.min_order);
+  }
+  const int last = best < never ? best : f.positives;
+  const bool near = nearest <= last;
+  if (best == never) {
+    const bool all = f.bias_label != y;
+    return Minimal{all ? f.positives : -1, all ? f.bias_label : -1, near};
+  }
+  double top = -infinity();
+  if (f.underflow) {
+    for (int k = best + team.rank; k < n; k += team.size) {
+      const double e = v.score(v.min_order[k]);
+      top = e > top ? e : top;
+    }
+    top = team.max(top);
+  }
+  double* const after = v.sums + static_cast<std::int64_t>(team.size / class_lanes(C)) * C;
+  class_sums(team, v, n - best, after, [&](int j, int c) {
+    const int i = v.min_order[n - 1 - j];
+    double w = v.a[i];
+    if (f.underflow) w = v.score(i) > -infinity() ? exp(v.score(i) - top) : 0.0;
+    return w * v.difference(i, y, c);
+  });
+  double value = HUGE_VAL;
+  int label = C;
+  for (int c = 0; c < C; ++c) take_smaller(value, label, c == y ? 0.0 : after[c], c);
+  team.sync();
+  return Minimal{best, label, near};
+}
+
+// The greedy order. `v.bad` marks what is taken: nothing is bad here, and it is restored.
+template <bool kWarp, typename S, typename Idx>
+FAE_NOINLINE __device__ void find_greedy(const Team<kWarp> team, const View<S, Idx> v,
+                                         const Facts f, Idx* order) {
+  const int n = v.n, C = v.C, y = f.label;
+  double* const margins = v.sums + static_cast<std::int64_t>(team.size / class_lanes(C)) * C;
+  unsigned char* const taken = v.bad;
+  for (int step = 0; step < n; ++step) {
+    double top = 0;
+    if (f.underflow) {
+      top = -infinity();
+      for (int j = team.rank; j < n; j += team.size) {
+        if (taken[j] == 0 && v.attention(j) > top) top = v.attention(j);
+      }
+      top = team.max(top);
+    }
+    const auto weight = [&](int j, double scale) {
+      if (taken[j] != 0) return 0.0;
+      if (!f.underflow) return v.a[j];
+      return v.attention(j) > -infinity() ? exp(v.attention(j) - scale) : 0.0;
+    };
+    double mass = 0;
+    for (int j = team.rank; j < n; j += team.size) mass += weight(j, top);
+    mass = team.sum(mass);
+    class_sums(team, v, n, margins,
+               [&](int i, int c) { return weight(i, top) * v.difference(i, y, c); });
+    double least = HUGE_VAL;
+    int item = n;
+    for (int i = team.rank; i < n; i += team.size) {
+      if (taken[i] != 0) continue;
+      const double w = weight(i, top);
+      const bool heavy = w > 0.5 * mass;
+      double others = mass - w, own_top = top;
+      if (heavy) {
+        if (f.underflow) {
+          own_top = -infinity();
+          for (int j = 0; j < n; ++j) {
+            if (j != i && taken[j] == 0 && v.attention(j) > own_top) own_top = v.attention(j);
+          }
+        }
+        others = 0;
+        for (int j = 0; j < n; ++j) others += j == i ? 0.0 : weight(j, own_top);
+      }
+      double lead = HUGE_VAL;
+      for (int c = 0; c < C; ++c) {
+        if (c == y) continue;
+        double m = margins[c] - w * v.difference(i, y, c);
+        if (heavy) {
+          m = 0;
+          for (int j = 0; j < n; ++j) {
+            m += j == i ? 0.0 : weight(j, own_top) * v.difference(j, y, c);
+          }
+        }
+        const double d = others > 0 ? m / others : v.bias[y] - v.bias[c];
+        lead = d < lead ? d : lead;
+      }
+      if (item == n || lead < least) {
+        least = lead;
+        item = i;
+      }
+    }
+    const double first = team.min(least);
+    item = team.min(least == first ? item : n);
+    if (team.rank == 0) {
+      order[step] = static_cast<Idx>(item);
+      taken[item] = 1;
+    }
+    team.sync();
+  }
+  for (int i = team.rank; i < n; i += team.size) taken[i] = 0;
+  team.sync();
+}
+
+// Orders that no sort of keys gives.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV void copy_order(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f, int r,
+                        Idx* order) {
+  const DeviceRanking& ranking = v.launch.rankings[r];
+  if (ranking.kind == kGivenOrder) {
+    const std::int64_t* given = static_cast<const std::int64_t*>(ranking.data) + v.t0;
+    for (int j = team.rank; j < v.n; j += team.size) order[j] = static_cast<Idx>(given[j]);
+  } else if (ranking.kind == kMinimal) {
+    for (int j = team.rank; j < v.n; j += team.size) order[j] = v.min_order[j];
+  } else if (ranking.kind == kGreedy && f.finite && v.C > 1) {
+    team.sync();
+    find_greedy(team, v, f, order);
+  } else if (ranking.kind == kGreedy) {
+    for (int j = team.rank; j < v.n; j += team.size) order[j] = static_cast<Idx>(j);
+  }
+}
+
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV void write_order(const Team<kWarp>& team, const View<S, Idx>& v, int r, const Idx* order) {
+  if (v.launch.p.order == nullptr) return;
+  std::int64_t* out = v.launch.p.order + (v.launch.row0 + r) * v.launch.p.T + v.t0;
+  for (int j = team.rank; j < v.n; j += team.size) out[j] = order[j];
+}
+
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV void write_minimal(const Team<kWarp>& team, const View<S, Idx>& v, const Minimal& m) {
+  const SweepParams& p = v.launch.p;
+  if (team.rank == 0) {
+    write_int(p.minimal_size, v.b, m.size);
+    write_int(p.minimal_flip_label, v.b, m.flip_label);
+  }
+  if (p.minimal_order == nullptr) return;
+  for (int j = team.rank; j < v.n; j += team.size) p.minimal_order[v.t0 + j] = v.min_order[j];
+}
+
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV bool walk_orders(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f, int row,
+                         int count) {
+  if (v.C <= 32) return walk_rankings<kWarp, true>(team, v, f, row, count);
+  return walk_rankings<kWarp, false>(team, v, f, row, count);
+}
+
+}  // namespace fae

@@ -1,0 +1,359 @@
+// The fused sweep: everything of engine contract sections 2 to 7 from one read of the values.
+//
+// Launches, in one stream, nothing read back by the host, nothing allocated:
+//   prepare      zeroes the counters, finds ‖W_c‖
+//   sweep_warps  a warp an instance for short ones; lists the longer ones on the way
+//   sweep_blocks a block of 128 threads an instance, several blocks a multiprocessor
+//   sweep_blocks a block of 512 threads an instance, with all of a multiprocessor's shared memory
+//   long_project, long_facts, long_tasks   instances that outgrow shared memory: contributions in
+//                device memory, projected by all blocks; then a block a ranking
+// Kernels whose instances cannot exist (they would be longer than T) are not launched. Grids are
+// persistent: work is taken from atomic counters; no result depends on who took it.
+//
+// Within a team an instance passes through: zero `bad` | project | weights, sums, label |
+// gradients, minimal set, singles | rounds of rankings: sort, walk | status. While one team sorts,
+// others of the multiprocessor load.
+//
+// Traffic: n (D sizeof(V) + sizeof(attention)) bytes read, a few words a ranking written.
+//
+// Ladder: v1 this, words sorted in registers, four rows a group of lanes.
+#pragma once
+
+#include "project.cuh"
+#include "rankings.cuh"
+
+namespace fae {
+
+constexpr int kSmallThreads = 128;
+constexpr int kSmallBlocks = 4;  // a multiprocessor: 128 registers a thread
+constexpr int kBigThreads = 512;
+constexpr int kLongThreads = 512;
+constexpr int kLongRows = 256;
+
+template <typename S>
+FAE_DEV RowBlock row_block(const Launch& launch, std::int64_t row, int n, int rank, int size,
+                           int s_stride, unsigned char* bad) {
+  const SweepParams& p = launch.p;
+  int bytes = p.values_dtype == kFloat32 ? 4 : p.values_dtype == kFloat64 ? 8 : 2;
+  RowBlock rows{};
+  rows.values = static_cast<const unsigned char*>(p.values) + row * p.values_stride_t * bytes;
+  rows.stride = p.values_stride_t;
+  rows.n = n;
+  rows.D = static_cast<int>(p.D);
+  rows.C = static_cast<int>(p.C);
+  rows.head = p.head_weight;
+  rows.rank = rank;
+  rows.size = size;
+  rows.s_stride = s_stride;
+  rows.bad = bad;
+  return rows;
+}
+
+// Gradients, keys, single erasures, the minimal set. Returns whether a near-tie was seen.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV bool prepare_keys(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f,
+                          const Needs& needs, bool write_singles, bool write_set) {
+  bool near = false;
+  if (needs.gradient && f.finite) find_gradients(team, v, f);
+  if (needs.renormalized && f.finite) find_renormalized(team, v, f);
+  if (needs.singles) near = erase_singles(team, v, f, write_singles) && write_singles;
+  if (needs.minimal) {
+    const Minimal m = find_minimal(team, v, f);
+    if (write_set) {
+      write_minimal(team, v, m);
+      near = near || m.near;
+    }
+  }
+  return near;
+}
+
+// One for all block sizes. It takes shared memory from `offset` on by itself, since the compiler
+// knows that it is shared memory only where it is declared.
+template <bool kWarp, typename S>
+FAE_NOINLINE __device__ void sweep_instance(const Launch& launch, std::int64_t b, std::int64_t t0,
+                                            int n, int offset) {
+  FAE_SHARED(shared);
+  const Team<kWarp> team(kWarp ? nullptr : reinterpret_cast<double*>(shared));
+  unsigned char* const arena = shared + offset;
+  const SweepParams& p = launch.p;
+  const Layout l = layout_of(n, p.C, launch.R, team.size, sizeof(S), launch.needs);
+  const auto doubles = [&](std::int64_t at) { return reinterpret_cast<double*>(arena + at); };
+  double* const classes = doubles(l.classes);
+  const int C = static_cast<int>(p.C);
+  const View<S, std::uint16_t> v{
+      launch, b, t0, n, C, l.cs, l.P, l.round, reinterpret_cast<S*>(arena + l.s), doubles(l.a),
+      launch.needs.gradient ? doubles(l.g) : nullptr,
+      launch.needs.renormalized ? doubles(l.renorm) : nullptr,
+      launch.needs.js ? doubles(l.js) : nullptr, launch.needs.drop ? doubles(l.drop) : nullptr,
+      classes, classes + C, classes + 2 * C, classes + 3 * C, classes + 4 * C, doubles(l.sums),
+      reinterpret_cast<Word*>(arena + l.buffer),
+      reinterpret_cast<std::uint16_t*>(arena + l.orders),
+      reinterpret_cast<std::uint16_t*>(arena + l.min_order), arena + l.bad, nullptr};
+
+  // The last instance's results were read by all before its memory is used again.
+  team.sync();
+  if (has_invalid(team, v, reinterpret_cast<unsigned*>(v.a))) {
+    write_invalid(team, launch, sizeof(S) == 8, b, t0, n, true);
+    return;
+  }
+  for (int i = team.rank; i < n; i += team.size) v.bad[i] = 0;
+  team.sync();
+  double norm2 = 0;
+  if (n > 0) {
+    norm2 = project_rows<S>(
+        row_block<S>(launch, t0, n, team.rank, team.size, v.cs, v.bad), p.values_dtype,
+        launch.vector, v.s);
+  }
+  norm2 = team.max(norm2);
+  team.sync();
+  const Facts f = find_facts(team, v, norm2);
+  team.sync();
+  write_facts(team, v, f);
+  bool near = prepare_keys(team, v, f, launch.needs, wants_singles(p), wants_minimal(p));
+  for (int row = 0; row < launch.R; row += v.round) {
+    const int count = launch.R - row < v.round ? launch.R - row : v.round;
+    sort_rankings(team, v, f, row, count, v.orders);
+    for (int r = 0; r < count; ++r) {
+      copy_order(team, v, f, row + r, v.orders + r * n);
+    }
+    team.sync();
+    for (int r = 0; r < count; ++r) write_order(team, v, row + r, v.orders + r * n);
+    near = walk_orders(team, v, f, row, count) || near;
+    team.sync();
+  }
+  near = team.any(near);
+  write_status(team, launch, b, f.status | flag(near, kNearTie));
+}
+
+// ---- kernels ----
+
+template <typename S>
+__global__ void __launch_bounds__(256) prepare(const FAE_PARAMETER Launch launch) {
+  FAE_SHARED(shared);
+  const Team<false> team(reinterpret_cast<double*>(shared));
+  const S* head = static_cast<const S*>(launch.p.head_weight);
+  for (std::int64_t c = blockIdx.x; c < launch.p.C; c += gridDim.x) {
+    double square = 0;
+    for (std::int64_t d = team.rank; d < launch.p.D; d += team.size) {
+      const double w = head[c * launch.p.D + d];
+      square = fma(w, w, square);
+    }
+    square = team.sum(square);
+    if (team.rank == 0) launch.class_norms[c] = sqrt(square);
+  }
+  if (blockIdx.x == 0 && team.rank == 0) *launch.counters = Counters{};
+}
+
+template <typename S>
+__global__ void __launch_bounds__(kSmallThreads, kSmallBlocks)
+    sweep_warps(const FAE_PARAMETER Launch launch) {
+  const Team<true> team(nullptr);
+  const int arena = static_cast<int>(threadIdx.x >> 5) * launch.warp_bytes;
+  const SweepParams& p = launch.p;
+  for (;;) {
+    unsigned long long first = 0;
+    if (team.rank == 0) {
+      first = atomicAdd(&launch.counters->next_scan,
+                        static_cast<unsigned long long>(launch.grain));
+    }
+    first = __shfl_sync(kAllLanes, first, 0);
+    if (first >= static_cast<unsigned long long>(p.B)) break;
+    const std::int64_t b = static_cast<std::int64_t>(first) + team.rank;
+    std::int64_t t0 = 0, n = 0;
+    bool mine = false, broken = false;
+    if (team.rank < launch.grain && b < p.B) {
+      t0 = p.offsets[b];
+      const std::int64_t t1 = p.offsets[b + 1];
+      n = t1 - t0;
+      broken = t0 < 0 || n < 0 || t1 > p.T || (b == 0 && t0 != 0) || (b == p.B - 1 && t1 != p.T);
+      if (!broken && n > launch.limit_big) {
+        const unsigned long long at = atomicAdd(&launch.counters->longs, 1ull);
+        if (at < static_cast<unsigned long long>(launch.max_longs)) {
+          launch.longs[at] = b;
+          launch.facts[at].norm2 = 0;
+        } else {
+          broken = true;  // overlapping instances: more long ones than T can hold
+        }
+      } else if (!broken && n > launch.limit_mid) {
+        launch.big[atomicAdd(&launch.counters->big, 1ull)] = b;
+      } else if (!broken && n > launch.limit_warp) {
+        launch.mid[atomicAdd(&launch.counters->mid, 1ull)] = b;
+      } else {
+        mine = !broken;
+      }
+    }
+    const unsigned todo = __ballot_sync(kAllLanes, mine);
+    const unsigned wrong = __ballot_sync(kAllLanes, broken);
+    for (unsigned open = todo | wrong; open != 0; open &= open - 1) {
+      const int source = __ffs(open) - 1;
+      const std::int64_t from = __shfl_sync(kAllLanes, t0, source);
+      const std::int64_t items = __shfl_sync(kAllLanes, n, source);
+      const std::int64_t instance = static_cast<std::int64_t>(first) + source;
+      if ((wrong >> source) & 1u) {
+        write_invalid(team, launch, sizeof(S) == 8, instance, 0, 0, false);
+      } else {
+        sweep_instance<true, S>(launch, instance, from, static_cast<int>(items), arena);
+      }
+    }
+  }
+}
+
+template <typename S, int kThreads, int kBlocks>
+__global__ void __launch_bounds__(kThreads, kBlocks) sweep_blocks(const FAE_PARAMETER Launch launch) {
+  FAE_SHARED(shared);
+  const Team<false> team(reinterpret_cast<double*>(shared));
+  unsigned long long* const slot =
+      reinterpret_cast<unsigned long long*>(shared + kTeamScratchBytes);
+  constexpr bool kBig = kThreads == kBigThreads;
+  Counters* const counters = launch.counters;
+  const unsigned long long count = kBig ? counters->big : counters->mid;
+  const std::int64_t* list = kBig ? launch.big : launch.mid;
+  for (;;) {
+    if (team.rank == 0) *slot = atomicAdd(kBig ? &counters->next_big : &counters->next_mid, 1ull);
+    team.sync();
+    const unsigned long long at = *slot;
+    team.sync();
+    if (at >= count) break;
+    const std::int64_t b = list[at];
+    const std::int64_t t0 = launch.p.offsets[b];
+    sweep_instance<false, S>(launch, b, t0, static_cast<int>(launch.p.offsets[b + 1] - t0),
+                             kTeamScratchBytes + 16);
+  }
+}
+
+// ---- instances that outgrow shared memory ----
+
+FAE_DEV std::int64_t long_count(const Launch& launch) {
+  const std::int64_t count = static_cast<std::int64_t>(launch.counters->longs);
+  return count < launch.max_longs ? count : launch.max_longs;
+}
+
+// The view of the task lane `task_lane` (-1: none) on the long instance in `slot`.
+template <typename S>
+FAE_DEV View<S, std::uint32_t> long_view(const Launch& launch, std::int64_t slot, int task_lane,
+                                         unsigned char* tile, const Needs& needs) {
+  const SweepParams& p = launch.p;
+  const std::int64_t b = launch.longs[slot];
+  const std::int64_t t0 = p.offsets[b];
+  const int C = static_cast<int>(p.C);
+  const int task = task_lane < 0 ? 0 : task_lane;
+  double* const classes = launch.long_classes + slot * 5 * C;
+  double* const items = launch.long_items + static_cast<std::int64_t>(task) * 2 * p.T + t0;
+  std::uint32_t* const orders =
+      launch.long_orders + static_cast<std::int64_t>(task) * 2 * p.T + t0;
+  return View<S, std::uint32_t>{launch, b, t0, static_cast<int>(p.offsets[b + 1] - t0), C, C, 0, 1,
+                                static_cast<S*>(launch.long_s) + t0 * C, launch.long_a + t0,
+                                items, items + p.T, needs.js ? items : nullptr,
+                                needs.drop ? items + p.T : nullptr, classes, classes + C,
+                                classes + 2 * C, classes + 3 * C, classes + 4 * C,
+                                launch.long_sums + blockIdx.x * launch.long_sum_words,
+                                launch.long_keys + static_cast<std::int64_t>(task) * p.T + t0,
+                                orders, orders + p.T,
+                                launch.long_bad + static_cast<std::int64_t>(task_lane + 1) * p.T + t0,
+                                tile};
+}
+
+template <typename S>
+__global__ void __launch_bounds__(kSmallThreads, kSmallBlocks)
+    long_project(const FAE_PARAMETER Launch launch) {
+  FAE_SHARED(shared);
+  const Team<false> team(reinterpret_cast<double*>(shared));
+  const SweepParams& p = launch.p;
+  std::int64_t turn = 0;
+  for (std::int64_t slot = 0; slot < long_count(launch); ++slot) {
+    const std::int64_t t0 = p.offsets[launch.longs[slot]];
+    const std::int64_t n = p.offsets[launch.longs[slot] + 1] - t0;
+    const std::int64_t tiles = (n + kLongRows - 1) / kLongRows;
+    const std::int64_t own = (blockIdx.x + gridDim.x - turn % gridDim.x) % gridDim.x;
+    turn += tiles;
+    for (std::int64_t tile = own; tile < tiles; tile += gridDim.x) {
+      const std::int64_t row = t0 + tile * kLongRows;
+      const int m = static_cast<int>(n - tile * kLongRows < kLongRows ? n - tile * kLongRows
+                                                                      : kLongRows);
+      for (int i = team.rank; i < m; i += team.size) launch.long_bad[row + i] = 0;
+      team.sync();
+      double norm2 = project_rows<S>(
+          row_block<S>(launch, row, m, team.rank, team.size, static_cast<int>(p.C),
+                       launch.long_bad + row),
+          p.values_dtype, launch.vector, static_cast<S*>(launch.long_s) + row * p.C);
+      norm2 = team.max(norm2);
+      if (team.rank == 0 && norm2 > 0) {
+        // Non-negative doubles order like their bits.
+        unsigned long long bits;
+        memcpy(&bits, &norm2, 8);
+        atomicMax(reinterpret_cast<unsigned long long*>(&launch.facts[slot].norm2), bits);
+      }
+      team.sync();
+    }
+  }
+}
+
+template <typename S>
+__global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER Launch launch) {
+  FAE_SHARED(shared);
+  const Team<false> team(reinterpret_cast<double*>(shared));
+  for (std::int64_t slot = blockIdx.x; slot < long_count(launch); slot += gridDim.x) {
+    const View<S, std::uint32_t> v = long_view<S>(launch, slot, -1, nullptr, Needs{});
+    if (has_invalid(team, v, reinterpret_cast<unsigned*>(v.a))) {
+      write_invalid(team, launch, sizeof(S) == 8, v.b, v.t0, v.n, true);
+      if (team.rank == 0) launch.facts[slot].invalid = true;
+      continue;
+    }
+    const double norm2 = launch.facts[slot].norm2;
+    const Facts f = find_facts(team, v, norm2);
+    team.sync();
+    write_facts(team, v, f);
+    write_status(team, launch, v.b, f.status);
+    if (team.rank == 0) launch.facts[slot] = f;
+    team.sync();
+  }
+}
+
+template <typename S>
+__global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER Launch launch) {
+  FAE_SHARED(shared);
+  const Team<false> team(reinterpret_cast<double*>(shared));
+  const SweepParams& p = launch.p;
+  const int tasks = launch.R + 2;
+  for (std::int64_t job = blockIdx.x; job < long_count(launch) * kLongLanes; job += gridDim.x) {
+    const std::int64_t slot = job / kLongLanes;
+    const int task_lane = static_cast<int>(job % kLongLanes);
+    const Facts f = launch.facts[slot];
+    if (f.invalid) continue;
+    for (int task = task_lane; task < tasks; task += kLongLanes) {
+      const int kind = task < launch.R ? launch.rankings[task].kind : -1;
+      Needs needs{};
+      needs.renormalized = kind == kRenormalizedGradient;
+      needs.gradient = needs.renormalized || kind == kGradient || kind == kProduct;
+      needs.js = kind == kLeaveOneOut;
+      needs.drop = kind == kLeaveOneOutDrop;
+      const bool write_singles = task == launch.R && wants_singles(p);
+      needs.singles = needs.js || needs.drop || write_singles;
+      const bool write_set = task == launch.R + 1 && wants_minimal(p);
+      needs.minimal = kind == kMinimal || write_set;
+      const View<S, std::uint32_t> v =
+          long_view<S>(launch, slot, task_lane, shared + kTeamScratchBytes, needs);
+      // Greedy marks what it took; every lane has its own copy.
+      for (int i = team.rank; i < v.n; i += team.size) {
+        v.bad[i] = launch.long_bad[v.t0 + i];
+      }
+      team.sync();
+      bool near = prepare_keys(team, v, f, needs, write_singles, write_set);
+      if (task < launch.R) {
+        sort_rankings(team, v, f, task, 1, v.orders);
+        copy_order(team, v, f, task, v.orders);
+        team.sync();
+        write_order(team, v, task, v.orders);
+        near = walk_orders(team, v, f, task, 1) || near;
+      }
+      near = team.any(near);
+      if (near && team.rank == 0 && p.status != nullptr) {
+        atomicOr(reinterpret_cast<unsigned long long*>(&p.status[v.b]),
+                 static_cast<unsigned long long>(kNearTie));
+      }
+      team.sync();
+    }
+  }
+}
+
+}  // namespace fae

@@ -1,0 +1,360 @@
+// Every prefix of rankings whose orders are known (engine contract, section 2).
+//
+// With t = 0 … n - 1 counting the items in the order in which they join the survivors (the tail of
+// the ranking first; its head first in direction `keep`), point k holds the sums
+//   A_k = Σ a_j,   M_{k,c} = Σ a_j [(s_{j,y} + b_y) − (s_{j,c} + b_c)]   over the survivors j,
+// and the decision has left y where some M_{k,c} < 0, or = 0 with c < y.
+//
+// Mapping: a group of class_lanes(C) lanes walks one chunk of one ranking, a lane one class (more
+// where C > 32); the groups of a team share the rankings of a round and then their chunks. First
+// every group sums its chunk, then starts from the sums of the chunks before it and looks at every
+// point. Whether a point flips is a ballot within the group. Float64 throughout; a chunk of its own
+// for every eight items at least, so that short instances are summed in exactly one order.
+// Traffic: shared memory only (the order, n weights, n C contributions a ranking, twice), plus the
+// curves that are asked for.
+#pragma once
+
+#include "facts.cuh"
+
+namespace fae {
+
+// One class's share of the Jensen-Shannon divergence, natural logarithm:
+// ½ [p log(p/m) + q log(q/m)] = ¼ (p + q) [(1+x) log(1+x) + (1−x) log(1−x)], x = (p−q)/(p+q).
+// The bracket is never negative; near 0 its series Σ x^{2k} / (k (2k − 1)) does not cancel.
+FAE_DEV double js_term(double p, double q) {
+  const double s = p + q;
+  if (!(s > 0)) return 0;
+  const double x = (p - q) / s;
+  const double x2 = x * x;
+  double bracket;
+  if (x2 < 0.0025) {
+    bracket = x2 * (1 + x2 * (1.0 / 6 + x2 * (1.0 / 15 + x2 * (1.0 / 28 + x2 * (1.0 / 45)))));
+  } else {
+    const double up = 1 + x, down = 1 - x;
+    bracket = (up > 0 ? up * log1p(x) : 0.0) + (down > 0 ? down * log1p(-x) : 0.0);
+  }
+  return 0.25 * s * bracket;
+}
+
+FAE_DEV double clamp_js(double js) {
+  constexpr double kLn2 = 0.69314718055994530942;
+  return js < 0 ? 0.0 : js > kLn2 ? kLn2 : js;
+}
+
+// The class with the smaller value, the lower class on ties.
+FAE_DEV void take_smaller(double& value, int& c, double other, int other_c) {
+  if (other < value || (other == value && other_c < c)) {
+    value = other;
+    c = other_c;
+  }
+}
+
+template <typename Op>
+FAE_DEV double group_reduce(double value, int lanes, Op op) {
+  for (int o = lanes >> 1; o > 0; o >>= 1) value = op(value, __shfl_xor_sync(kAllLanes, value, o));
+  return value;
+}
+FAE_DEV double group_sum(double value, int lanes) {
+  return group_reduce(value, lanes, [](double a, double b) { return a + b; });
+}
+FAE_DEV double group_min(double value, int lanes) {
+  return group_reduce(value, lanes, [](double a, double b) { return a < b ? a : b; });
+}
+FAE_DEV int group_smallest(double value, int c, int lanes) {
+  for (int o = lanes >> 1; o > 0; o >>= 1) {
+    const double other = __shfl_xor_sync(kAllLanes, value, o);
+    const int other_c = __shfl_xor_sync(kAllLanes, c, o);
+    take_smaller(value, c, other, other_c);
+  }
+  return c;
+}
+
+// The sums of one lane's classes over the survivors so far.
+template <bool kOne>
+struct Survivors {
+  double margin = 0, weighted = 0;  // of the lane's class where it has one
+  double* margins;                  // [C] of the group where a lane has several
+  double* weighteds;
+  double mass = 0;  // Σ of original weights
+  double total = 0; // Σ of the weights in use: relative to `top` on the underflow path
+  double top = -HUGE_VAL;
+  int bad = 0;
+
+  template <typename F>
+  FAE_DEV void for_classes(int lane, int lanes, int C, F f) {
+    if (kOne) {
+      if (lane < C) f(lane, margin, weighted);
+    } else {
+      for (int c = lane; c < C; c += lanes) f(c, margins[c], weighteds[c]);
+    }
+  }
+
+  // Makes `score` the scale of the sums where it is larger; returns the factor of an item with
+  // that score.
+  FAE_DEV double rescale(double score, int lane, int lanes, int C) {
+    if (score == -HUGE_VAL) return 0;
+    if (score <= top) return exp(score - top);
+    const double factor = exp(top - score);
+    top = score;
+    total *= factor;
+    for_classes(lane, lanes, C, [&](int, double& m, double& w) {
+      m *= factor;
+      w *= factor;
+    });
+    return 1;
+  }
+
+  template <typename S, typename Idx>
+  FAE_DEV void add(const View<S, Idx>& v, const Facts& f, bool weighted_too, int i, int lane,
+                   int lanes) {
+    const double a = v.a[i];
+    mass += a;
+    double w = a;
+    if (f.underflow) w = rescale(v.score(i), lane, lanes, v.C);
+    total += w;
+    if (!f.finite && v.bad[i] != 0) {
+      ++bad;
+      return;
+    }
+    const double own = f.label < 0 ? 0.0 : v.contribution(i, f.label) + v.bias[f.label];
+    for_classes(lane, lanes, v.C, [&](int c, double& m, double& z) {
+      const double s = v.contribution(i, c);
+      m += w * (own - (s + v.bias[c]));
+      if (weighted_too) z += w * s;
+    });
+  }
+};
+
+// No prefix of the launch's ranking `row` flips instance b.
+FAE_DEV void write_never(const Launch& launch, int row, std::int64_t b) {
+  const std::int64_t at = (launch.row0 + row) * launch.p.B + b;
+  write_int(launch.p.first_flip, at, -1);
+  write_int(launch.p.flip_label, at, -1);
+  if (launch.p.removed_mass != nullptr) launch.p.removed_mass[at] = not_a_number();
+}
+
+// Walks `count` rankings, rows first_row … of the launch, orders in v.orders. Returns whether this
+// thread saw a near-tie up to the first flip.
+template <bool kWarp, bool kOne, typename S, typename Idx>
+FAE_DEV bool walk_rankings(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f,
+                           int first_row, int count) {
+  const Launch& launch = v.launch;
+  const SweepParams& p = launch.p;
+  const Needs& needs = launch.needs;
+  constexpr bool kDouble = sizeof(S) == 8;
+  const int n = v.n, C = v.C, y = f.label;
+  const bool keep = p.keep != 0;
+  const bool judged = f.finite && f.has_mass;
+  const int lanes = class_lanes(C);
+  const int groups = team.size / lanes;
+  const int group = team.rank / lanes;
+  const int lane = team.rank % lanes;
+  const unsigned group_bits = (lanes == 32 ? kAllLanes : (1u << lanes) - 1u)
+                              << (team.lane() / lanes * lanes);
+  const std::int64_t words = group_words(C);
+  double* const mine = v.sums + group * words;
+  bool near_tie = false;
+  if (!judged && !needs.curves) {
+    for (int r = team.rank; r < count; r += team.size) write_never(launch, first_row + r, v.b);
+    return false;
+  }
+
+  for (int r0 = 0; r0 < count; r0 += groups) {
+    const int here = count - r0 < groups ? count - r0 : groups;
+    int chunks = groups / here;
+    const int useful = n > 8 ? ceil_div(n, 8) : 1;
+    if (chunks > useful) chunks = useful;
+    const int length = ceil_div(n, chunks);
+    const int row = group / chunks;
+    const int chunk = group % chunks;
+    const bool active = row < here;
+    const Idx* order = v.orders + static_cast<std::int64_t>(r0 + (active ? row : 0)) * n;
+    const int begin = active && chunk * length < n ? chunk * length : n;
+    const int end = active ? (begin + length < n ? begin + length : n) : begin;
+    const auto item = [&](int t) { return static_cast<int>(order[keep ? t : n - 1 - t]); };
+    const std::int64_t result = (launch.row0 + first_row + r0 + row) * p.B + v.b;
+    const std::int64_t curve =
+        (launch.row0 + first_row + r0 + row) * (p.T + p.B) + v.t0 + v.b;
+
+    Survivors<kOne> sums;
+    if (!kOne) {
+      sums.margins = mine;
+      sums.weighteds = mine + C;
+      sums.for_classes(lane, lanes, C, [](int, double& m, double& z) { m = z = 0; });
+    }
+    if (chunks > 1) {
+      for (int t = begin; t < end; ++t) sums.add(v, f, needs.logits, item(t), lane, lanes);
+      if (kOne && lane < C) {
+        mine[lane] = sums.margin;
+        mine[C + lane] = sums.weighted;
+      }
+      if (lane == 0) {
+        mine[2 * C] = sums.mass;
+        mine[2 * C + 1] = sums.total;
+        mine[2 * C + 2] = sums.top;
+        mine[2 * C + 3] = sums.bad;
+      }
+      team.sync();
+      // The sums of the chunks before this one.
+      sums = Survivors<kOne>{};
+      if (!kOne) {
+        sums.margins = mine + 2 * C + 6;
+        sums.weighteds = mine + 3 * C + 6;
+        sums.for_classes(lane, lanes, C, [](int, double& m, double& z) { m = z = 0; });
+      }
+      for (int k = 0; active && k < chunk; ++k) {
+        const double* from = v.sums + (row * chunks + k) * words;
+        const double factor =
+            f.underflow ? sums.rescale(from[2 * C + 2], lane, lanes, C) : 1.0;
+        sums.mass += from[2 * C];
+        sums.total += factor * from[2 * C + 1];
+        sums.bad += static_cast<int>(from[2 * C + 3]);
+        sums.for_classes(lane, lanes, C, [&](int c, double& m, double& z) {
+          m += factor * from[c];
+          z += factor * from[C + c];
+        });
+      }
+    }
+
+    // The smallest of the lane's own margins, the label's being zero.
+    const auto own_smallest = [&](double& value, int& c) {
+      value = HUGE_VAL;
+      c = C;
+      sums.for_classes(lane, lanes, C, [&](int k, double& m, double&) {
+        take_smaller(value, c, k == y ? 0.0 : m, k);
+      });
+    };
+
+    const auto write_curves = [&](bool on, int k, bool full) {
+      const bool survive = sums.total > 0;
+      const bool lost = sums.bad > 0 || !f.bias_finite;
+      const std::int64_t at = curve + k;
+      const bool writes = on && lane == 0;
+      if (writes && p.curve_mass != nullptr) p.curve_mass[at] = sums.mass;
+      if (p.curve_decision != nullptr) {
+        double value;
+        int c;
+        own_smallest(value, c);
+        c = group_smallest(value, c, lanes);
+        const int decision = full && f.finite ? y : lost ? -1 : survive ? c : f.bias_label;
+        if (writes) p.curve_decision[at] = decision;
+      }
+      if (needs.logits && on) {
+        sums.for_classes(lane, lanes, C, [&](int c, double&, double& z) {
+          const double logit = lost                ? not_a_number()
+                               : full && f.finite ? v.logits[c]
+                                                   : v.bias[c] + (survive ? z / sums.total : 0.0);
+          write_real(p.curve_logits, kDouble, at * C + c, logit);
+        });
+      }
+      if (!needs.divergence) return;
+      double js = not_a_number(), kl = js, label_prob = js;
+      if (f.finite) {
+        const auto lead = [&](int c, double m) {
+          return full ? v.logits[y] - v.logits[c]
+                      : survive ? (c == y ? 0.0 : m / sums.total) : v.bias[y] - v.bias[c];
+        };
+        double least = HUGE_VAL;
+        sums.for_classes(lane, lanes, C, [&](int c, double& m, double&) {
+          const double d = lead(c, m);
+          least = d < least ? d : least;
+        });
+        least = group_min(least, lanes);
+        double z = 0;
+        sums.for_classes(lane, lanes, C,
+                         [&](int c, double& m, double&) { z += exp(least - lead(c, m)); });
+        z = group_sum(z, lanes);
+        const double log_z = log(z);
+        js = kl = 0;
+        sums.for_classes(lane, lanes, C, [&](int c, double& m, double&) {
+          const double down = least - lead(c, m);
+          const double q = exp(down) / z;
+          js += js_term(v.prob[c], q);
+          kl += q * (down - log_z - v.log_prob[c]);
+        });
+        js = clamp_js(group_sum(js, lanes));
+        kl = group_sum(kl, lanes);
+        if (kl < 0) kl = 0;
+        label_prob = exp(least) / z;
+      }
+      if (!writes) return;
+      write_real(p.curve_js, kDouble, at, js);
+      write_real(p.curve_kl, kDouble, at, kl);
+      write_real(p.curve_label_prob, kDouble, at, label_prob);
+    };
+
+    int event = -1, event_t = -1, first_near = -1, saved_class = f.bias_label;
+    double saved_margin = 0;
+    bool saved_survive = false;
+    if (active && chunk == 0 && judged && !keep && f.bias_label != y) event = n;
+    // Step -1 of the first chunk is the point where nothing survives.
+    for (int step = -1; step < length; ++step) {
+      const int t = begin + step;
+      const bool on = step < 0 ? active && chunk == 0 : t < end;
+      if (step >= 0 && on) sums.add(v, f, needs.logits, item(t), lane, lanes);
+      const bool full = t == n - 1;
+      const int k = keep ? t + 1 : n - 1 - t;
+      if (judged && step >= 0) {
+        const bool survive = sums.total > 0;
+        bool below = false, near = false;
+        const double tolerance = f.tolerance * sums.total;
+        sums.for_classes(lane, lanes, C, [&](int c, double& m, double&) {
+          below = below || (c != y && (m < 0 || (m == 0 && c < y)));
+          near = near || (c != y && fabs(m) < tolerance);
+        });
+        const bool left = (__ballot_sync(kAllLanes, below) & group_bits) != 0;
+        const bool close = (__ballot_sync(kAllLanes, near && survive) & group_bits) != 0;
+        const bool flips = !full && (survive ? left : f.bias_label != y);
+        if (on && flips != keep && (!keep || event < 0)) {
+          event = k;
+          event_t = t;
+          saved_survive = survive;
+          own_smallest(saved_margin, saved_class);
+        }
+        if (on && close && (!keep || first_near < 0)) first_near = k;
+      }
+      if (needs.curves) write_curves(on, k, full);
+    }
+
+    if (judged) {
+      if (lane == 0) {
+        mine[2 * C + 4] = event;
+        mine[2 * C + 5] = first_near;
+      }
+      team.sync();
+      int first = n + 1, nearest = n + 1;
+      for (int q = 0; active && q < chunks; ++q) {
+        const double* from = v.sums + (row * chunks + q) * words;
+        const int e = static_cast<int>(from[2 * C + 4]), c = static_cast<int>(from[2 * C + 5]);
+        if (e >= 0 && e < first) first = e;
+        if (c >= 0 && c < nearest) nearest = c;
+      }
+      near_tie = near_tie || (active && nearest <= n && nearest <= first);
+      const bool mine_first = active && event >= 0 && event == first;
+      double removed = 0;
+      if (mine_first) {
+        const int from = event_t + 1 > begin ? event_t + 1 : begin;
+        for (int t = from + lane; t < end; t += lanes) removed += v.a[item(t)];
+        for (int q = chunk + 1 + lane; q < chunks; q += lanes) {
+          removed += v.sums[(row * chunks + q) * words + 2 * C];
+        }
+      }
+      removed = group_sum(removed, lanes);
+      const int smallest = group_smallest(saved_margin, saved_class, lanes);
+      if (lane == 0 && mine_first) {
+        write_int(p.first_flip, result, event);
+        write_int(p.flip_label, result, keep ? y : saved_survive ? smallest : f.bias_label);
+        if (p.removed_mass != nullptr) p.removed_mass[result] = removed;
+      }
+      if (lane == 0 && active && chunk == 0 && first > n) {
+        write_never(launch, first_row + r0 + row, v.b);
+      }
+    } else if (lane == 0 && active && chunk == 0) {
+      write_never(launch, first_row + r0 + row, v.b);
+    }
+    team.sync();
+  }
+  return near_tie;
+}
+
+}  // namespace fae

@@ -1,0 +1,76 @@
+"""Builds and loads `_emu`, the CUDA kernels on the host emulator; see kernels/README.md.
+
+    from cuda.emulator import backend
+    register(backend())        # "cuda-emulated", takes tensors on the CPU
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from fastattnerase.backends.cuda import CudaBackend
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("FASTATTNERASE_EMU_BUILD", ROOT / "build" / "emu"))
+
+
+def _tool(name: str) -> str:
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise RuntimeError(f"{name} is needed to build the emulator: pip install {name}")
+    return found
+
+
+def build(folder: Path = BUILD, source: Path = ROOT, sanitize: str = "") -> Path:
+    """Bring `_emu` up to date and say where it is."""
+    import pybind11
+
+    if not (folder / "build.ninja").exists():
+        command = [
+            _tool("cmake"),
+            "-S",
+            str(source / "kernels" / "cuda" / "emulator"),
+            "-B",
+            str(folder),
+            "-G",
+            "Ninja",
+            f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
+            f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
+            f"-DPython_EXECUTABLE={sys.executable}",
+            f"-DFASTATTNERASE_SANITIZE={sanitize}",
+        ]
+        _run(command)
+    _run([_tool("cmake"), "--build", str(folder)])
+    return folder / f"_emu{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+
+
+@cache
+def load() -> ModuleType:
+    """The module, built where needed."""
+    spec = importlib.util.spec_from_file_location("_emu", build())
+    if spec is None or spec.loader is None:
+        raise RuntimeError("the built emulator module cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def backend() -> CudaBackend:
+    """The backend "cuda-emulated"."""
+    return CudaBackend("cuda-emulated", load())
