@@ -90,8 +90,9 @@ def gpu_block(results: dict[str, Any]) -> list[str]:
         if "sweep_share" in row:
             lines.append("")
             lines.append(
-                f"{row['what']} ({row['backend']}): {duration(row['seconds'])}, of which the sweep "
-                f"takes {100 * row['sweep_share']:.1f} %."
+                f"{row['what']} ({row['backend']}, {row['instances']} texts of {row['length']} "
+                f"words): {duration(row['seconds'])}, of which the sweep takes "
+                f"{100 * row['sweep_share']:.1f} %."
             )
     return lines
 
