@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -363,14 +364,15 @@ def info() -> None:
     for key, value in about["machine"].items():
         table.add_row(key, "none" if value is None else str(value))
     try:
-        from fastattnerase import _C
+        native: Any = importlib.import_module("fastattnerase._C")
     except ImportError as error:
         table.add_row("native module", f"cannot be loaded: {error}")
     else:
-        cuda = "with" if _C.has_cuda else "without"
-        table.add_row("native module", f"{_C.version}, built {cuda} CUDA kernels")
+        cuda = "with" if native.has_cuda else "without"
+        table.add_row("native module", f"{native.version}, built {cuda} CUDA kernels")
         table.add_row(
-            "instruction sets", f"{', '.join(_C.cpu_variants())}; in use: {_C.cpu_variant()}"
+            "instruction sets",
+            f"{', '.join(native.cpu_variants())}; in use: {native.cpu_variant()}",
         )
     for backend, reasons in fae.backends().items():
         table.add_row(

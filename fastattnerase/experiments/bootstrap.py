@@ -56,7 +56,7 @@ def summarise(
         >>> e["median"].value, round(e["share"].value, 2)
         (2.0, 0.67)
     """
-    columns = sample.reshape(len(sample), -1)
+    columns = sample[:, None] if sample.ndim == 1 else sample
     return dict(
         zip(
             SUMMARY,

@@ -322,7 +322,7 @@ def run(
 def _head(source: Source) -> dict[str, Any]:
     """Say what of the head matters for reading the results: classes and bias."""
     for chunk in source.select([0]) if len(source) else ():
-        bias = chunk.batch.head_bias.detach().cpu().double()
+        bias = _head_bias(chunk.batch)
         shared = bias.dim() == 1
         return {"classes": bias.shape[-1], "bias": bias.tolist() if shared else None}
     return {"classes": len(source.classes), "bias": None}
@@ -433,7 +433,8 @@ def attention_weights(batch: fae.AttentionBatch) -> Floats:
         [0.25, 0.75]
     """
     given = batch.weights if batch.scores is None else batch.scores
-    values = given.detach().cpu().double().numpy().reshape(len(given), -1)  # [T, H]
+    assert given is not None  # a batch has one of the two
+    values = given.reshape(-1, batch.num_heads).cpu().double().numpy()  # [T, H]
     instance = np.repeat(np.arange(len(batch.offsets) - 1), np.diff(_ints(batch.offsets)))
     if batch.scores is not None:
         highest = np.full((len(batch.offsets) - 1, values.shape[1]), -np.inf)
@@ -502,6 +503,7 @@ def _single(
     ids: Ints,
     weights: Floats,
 ) -> pa.Table:
+    assert w.single is not None  # asked for
     js = w.single.js.double().cpu().numpy()  # [T]
     flip_label = _ints(w.single.flip_label)  # [T]
     begin, n = offsets[kept], np.diff(offsets)[kept]
@@ -616,9 +618,14 @@ def _labels(labels: Tensor | None, count: int) -> pa.Array:
     return pa.array(values, mask=values < 0)  # -1 is no label
 
 
+def _head_bias(batch: fae.AttentionBatch) -> Tensor:
+    assert batch.head_bias is not None  # sources give linear heads
+    return batch.head_bias.cpu().double()  # [C] or [B, C]
+
+
 def _bias_labels(batch: fae.AttentionBatch) -> Ints:
     """Find the decision without any item, `argmax(b)`; `[B]`."""
-    decisions = batch.head_bias.detach().cpu().double().argmax(dim=-1)  # [] or [B]
+    decisions = _head_bias(batch).argmax(dim=-1)  # [] or [B]
     return _ints(decisions.expand(len(batch.offsets) - 1))
 
 
@@ -653,7 +660,7 @@ def aggregate(folder: Path, config: Config) -> dict[str, Any]:
 
 def _read(folder: Path, table: str, columns: list[str], ranking: str | None = None) -> pd.DataFrame:
     filters = None if ranking is None else [("ranking", "==", ranking)]
-    return pq.read_table(folder / f"{table}.parquet", columns=columns, filters=filters).to_pandas()
+    return pd.read_parquet(folder / f"{table}.parquet", columns=columns, filters=filters)
 
 
 def _counts(folder: Path) -> dict[str, Any]:
@@ -734,9 +741,9 @@ def _aggregate_multi(folder: Path, options: dict[str, Any]) -> list[dict[str, An
     records = []
     for ranking in (*RANKINGS, "minimal"):
         table = _read(folder, "multi", ["order", "first_flip", "fraction", "mass", "gap"], ranking)
-        if table.empty:
+        if ranking == "minimal" and table.empty:
             continue
-        orders = int(table["order"].max()) + 1
+        orders = 1 if table.empty else int(table["order"].max()) + 1
 
         def column(name: str, table: pd.DataFrame = table, orders: int = orders) -> Floats:
             # Rows of one instance and its orders: [N, orders].

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -118,7 +118,7 @@ class TensorSource:
             raise RunError(f"{path}: no such file")
         self.path = path
         try:
-            self._file = safe_open(path, framework="pt")
+            self._file = cast(Any, safe_open(path, framework="pt"))  # has no types
         except SafetensorError as error:
             raise RunError(f"{path} is not a safetensors file: {error}") from error
         names = set(self._file.keys())

@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -42,9 +43,9 @@ STYLES = {
     "minimal": "solid",
 }
 FORMATS = ("png", "svg", "pdf")
-PANEL = (4.6, 3.5)  # inches of one model's panel
+PANEL = (4.0, 3.3)  # inches of one model's panel
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "axes.spines.top": False,
@@ -110,15 +111,14 @@ def draw_fractions(axes: Axes, result: Result) -> None:
             )
             for marks in parts["fliers"]:
                 marks.set_rasterized(len(fractions) > _MANY)
-    labels = []
-    for ranking in rankings:
-        of_ranking = table[table["ranking"] == ranking]
-        labels.append(f"{NAMES[ranking]}\nn={of_ranking['fraction'].notna().sum():,}")
-    axes.set_xticks(range(len(rankings)), labels, fontsize=8.2)
+        axes.text(place, 1.045, f"n={len(fractions):,}", ha="center", fontsize=7.6, color="#565e68")
+    # The last space becomes a line break.
+    labels = ["\n".join(NAMES[ranking].rsplit(" ", 1)) for ranking in rankings]
+    axes.set_xticks(range(len(rankings)), labels, fontsize=8.6)
     axes.set_xlim(-0.6, len(rankings) - 0.4)
-    axes.set_ylim(-0.02, 1.04)
+    axes.set_ylim(-0.02, 1.12)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    axes.set_ylabel("Fraction of items erased at first flip")
+    axes.set_ylabel("Fraction erased at first flip")
     axes.grid(False, axis="x")
 
 
@@ -159,7 +159,7 @@ def draw_divergences(axes: Axes, result: Result) -> None:
     axes.set_xlim(-0.02, 1.02)
     low, high = axes.get_ylim()
     axes.set_ylim(low, high + 0.18 * (high - low))  # room for the legend
-    axes.set_xlabel("Δα: attention of top item − of random item")
+    axes.set_xlabel("Δα, attention of top − of random item")
     axes.set_ylabel("ΔJS")
 
 
@@ -202,7 +202,7 @@ def draw_gaps(axes: Axes, result: Result) -> None:
     axes.minorticks_off()
     axes.set_ylim(0, 1.03)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    axes.set_xlabel("Items erased, as a multiple of the smallest set")
+    axes.set_xlabel("Items erased over smallest set")
     axes.set_ylabel("Share of instances")
     if axes.lines:
         axes.legend(loc="lower right")

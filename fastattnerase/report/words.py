@@ -204,7 +204,7 @@ def _singles(result: Result) -> str:
 def _small(value: float | None) -> str:
     if value is None:
         return "–"
-    return f"{value:.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:.1e}"
+    return f"{value:.2g}"
 
 
 def _theory(result: Result) -> str:

@@ -1,0 +1,217 @@
+"""The report: what is in it, that it is well formed, and that it needs no network."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from experiments.hand_made import HandMade
+
+from fastattnerase.experiments import serrano_smith
+from fastattnerase.experiments.rundir import RunError
+from fastattnerase.experiments.serrano_smith import Config, Result
+from fastattnerase.report import build, words
+from fastattnerase.report.figures import FIGURES, FORMATS
+from fastattnerase.report.tables import tables
+
+FAST = Config(resamples=20, exhibits=3)
+VOID = {"meta", "br", "img", "hr", "input", "link"}
+
+
+class Page(HTMLParser):
+    """Tags of a page; complains where one is not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+        self.hidden = False
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [
+            value or "" for name, value in attrs if name.split(":")[-1] in ("href", "src")
+        ]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [
+        serrano_smith.run(HandMade(), FAST, folder / "a", name="first <model> & more"),
+        serrano_smith.run(HandMade(rows=[0, 3, 4, 4, 4]), FAST, folder / "b", name="second"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(results: list[Result], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    assert build(results, folder) == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Page:
+    return Page((folder / "report.html").read_text(encoding="utf-8"))
+
+
+def test_the_page_is_well_formed_and_loads_nothing(folder: Path, page: Page) -> None:
+    assert page.open == []
+    assert page.links
+    for link in page.links:
+        assert link.startswith(("#", "data:image/png;base64,"))
+    assert not {"script", "link", "iframe", "img", "object"} & set(page.tags)
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+    assert str(folder) not in text
+
+
+def test_links_within_the_page_lead_somewhere(folder: Path, page: Page) -> None:
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    anchors = set(re.findall(r'<section id="([^"]+)"', text))
+    targets = {link[1:] for link in page.links if re.fullmatch(r"#[a-z-]+", link)}
+    assert targets == anchors
+    assert len(anchors) == 8
+
+
+def test_names_and_texts_are_escaped(page: Page, folder: Path) -> None:
+    assert "first <model> & more" in page.text
+    assert "<w1>" in page.text
+    assert "<w1>" not in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_every_figure_is_in_the_page_and_on_disk(folder: Path, page: Page) -> None:
+    assert page.tags.count("svg") == len(FIGURES) * 2
+    starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+    for figure in FIGURES:
+        for kind in FORMATS:
+            content = (folder / "figures" / f"{figure}.{kind}").read_bytes()
+            assert content.startswith(starts[kind])
+            assert len(content) > 2000
+
+
+def test_every_table_is_on_disk(folder: Path, results: list[Result]) -> None:
+    made = tables(results)
+    assert set(made) == {"models", "multi_weight", "single_weight", "contingency"}
+    for name, table in made.items():
+        read = pd.read_csv(folder / "tables" / f"{name}.csv")
+        assert list(read.columns) == list(table.columns)
+        assert len(read) == len(table)
+    models = pd.read_csv(folder / "tables" / "models.csv").set_index("model")
+    assert models.loc["second", "analysed"] == 5
+    multi = pd.read_csv(folder / "tables" / "multi_weight.csv").set_index(["model", "ranking"])
+    assert multi.loc[("first <model> & more", "attention"), "fraction_median"] == pytest.approx(
+        0.75
+    )
+    assert multi.loc[("first <model> & more", "attention"), "share_optimal"] == pytest.approx(2 / 3)
+    cells = pd.read_csv(folder / "tables" / "contingency.csv").set_index(
+        ["model", "ranking", "cell"]
+    )
+    assert cells.loc[("first <model> & more", "attention", "only_top"), "count"] == 2
+    assert cells["share"].groupby(["model", "ranking"]).sum().tolist() == pytest.approx([1.0] * 6)
+
+
+def test_the_same_results_give_the_same_files(
+    results: list[Result], folder: Path, tmp_path: Path
+) -> None:
+    build(results, tmp_path)
+    for path in folder.rglob("*.*"):
+        assert (tmp_path / path.relative_to(folder)).read_bytes() == path.read_bytes(), path.name
+
+
+def test_counts_are_told(page: Page) -> None:
+    text = " ".join(page.text.split())
+    assert "8 instances; 5 analysed." in text
+    assert "1 with a single item" in text
+    assert "differs from the model’s own float32 decision in 2 of 8 instances" in text
+
+
+def test_words_tell_why_few_flip(results: list[Result]) -> None:
+    """Of the second run, 2 of 5 instances flip; the other three are decided as the bias decides."""
+    text = " ".join(words.paragraphs(results[1]))
+    assert "Fewer than half of the decisions flip under" in text
+    assert "Without any item the model's bias alone decides “bad”." in text
+    assert "3 of the 5 instances (60\u00a0%) are decided as the bias alone decides" in text
+    assert "No set of items at all changes the decision of 3 instances" in text
+    assert "nothing less than everything that of 1" in text
+    assert "Fewer than half" not in " ".join(words.paragraphs(results[0]))
+
+
+def test_words_name_the_proof_where_it_applies(results: list[Result]) -> None:
+    assert "best possible ranking by proof" in words.paragraphs(results[0])[-1]
+
+
+@pytest.mark.parametrize(
+    ("optimal", "gap", "some", "known", "start"),
+    [
+        (0.6, 1.5, 10, 10, "Attention is a good guide"),
+        (0.3, 1.05, 10, 10, "Attention is a good guide"),
+        (0.3, 2.0, 10, 10, "Attention is a fair guide"),
+        (0.3, 2.1, 10, 10, "Attention is a poor guide"),
+        (
+            0.3,
+            2.1,
+            5,
+            10,
+            "In the 50\u00a0% of instances that a part of their items flips, attention",
+        ),
+        (0.0, None, 10, 10, "No decision changes under attention"),
+        (None, None, 0, 10, "Nothing to choose"),
+        (None, None, 0, 0, "The smallest sets are not known"),
+    ],
+)
+def test_verdicts(
+    optimal: float | None, gap: float | None, some: int, known: int, start: str
+) -> None:
+    result = Result(
+        Path(),
+        {},
+        {
+            "counts": {"smallest_set": {"known": known, "some": some}},
+            "multi": [
+                {
+                    "ranking": "attention",
+                    "gap": {"median": {"value": gap}},
+                    "share_optimal": {"value": optimal},
+                }
+            ],
+        },
+    )
+    assert words.verdict(result).startswith(start)
+
+
+def test_a_single_run_and_an_empty_one(tmp_path: Path) -> None:
+    for number, rows in enumerate(([4], [5, 6])):
+        run = serrano_smith.run(HandMade(rows=rows), FAST, tmp_path / f"run{number}", name="one")
+        page = Page(build([run], tmp_path / f"report{number}").read_text(encoding="utf-8"))
+        assert "Does attention explain this model’s decisions?" in page.text
+        assert "nan" not in page.text.lower().replace("nan or infinite", "")
+
+
+def test_runs_need_distinct_names(results: list[Result], tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="distinct names"):
+        build([results[0], results[0]], tmp_path)
+    with pytest.raises(RunError, match="no runs"):
+        build([], tmp_path)
