@@ -13,7 +13,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 2**64
 
 
-def _mix(x: int) -> int:
+def mix64(x: int) -> int:
     """The finaliser of splitmix64 (Steele, Lea and Flood 2014), on 64-bit words."""
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % _WORD
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % _WORD
@@ -22,10 +22,10 @@ def _mix(x: int) -> int:
 
 def random_keys(seed: int, order: int, instance_id: int, n: int) -> list[int]:
     """One 64-bit key for each position, from the seed, the order's number and the instance's id."""
-    stream = _mix((seed + _GOLDEN) % _WORD)
-    stream = _mix((stream + order + _GOLDEN) % _WORD)
-    stream = _mix((stream + instance_id + _GOLDEN) % _WORD)
-    return [_mix((stream + (position + 1) * _GOLDEN) % _WORD) for position in range(n)]
+    stream = mix64((seed + _GOLDEN) % _WORD)
+    stream = mix64((stream + order + _GOLDEN) % _WORD)
+    stream = mix64((stream + instance_id + _GOLDEN) % _WORD)
+    return [mix64((stream + (position + 1) * _GOLDEN) % _WORD) for position in range(n)]
 
 
 def random_order(seed: int, order: int, instance_id: int, n: int) -> Tensor:
