@@ -69,9 +69,10 @@ class GRUEncoder(Encoder):
                 nn.init.zeros_(parameter)
                 if config.initialisation == "code" and name.startswith("bias_hh"):
                     # The LSTM's forget-gate rule on a GRU: the end of the reset gate's part and
-                    # most of the update gate's.
+                    # half of the update gate's.
+                    quarter = len(parameter) // 4
                     with torch.no_grad():
-                        parameter[len(parameter) // 4 : len(parameter) // 2] = 1.0
+                        parameter[quarter : 2 * quarter] = 1.0
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
         """Run the GRU over each sequence in both directions."""

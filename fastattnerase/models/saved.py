@@ -122,4 +122,5 @@ def load_model(directory: str | Path, *, device: torch.device | str = "cpu") -> 
             description["metadata"],
         )
     except (KeyError, TypeError, RuntimeError) as error:
-        raise ModelError(f"the files in {directory} do not belong together: {error}") from error
+        reason = " ".join(str(error).split())  # torch's own message has many lines
+        raise ModelError(f"the files in {directory} do not belong together: {reason}") from error

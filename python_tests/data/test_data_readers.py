@@ -1,4 +1,4 @@
-"""Every file format, plain and compressed, gives the same rows; bad files give one clear message."""
+"""Every file format, plain and compressed, gives the same rows; bad files give one message."""
 
 from __future__ import annotations
 

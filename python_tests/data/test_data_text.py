@@ -139,18 +139,18 @@ def test_bad_vector_files(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 def dataset_of(*texts: str, max_tokens: int | None = None) -> Dataset:
-    vocabulary = Vocabulary(["a", "b", "c", "."])
+    vocabulary = Vocabulary(["apple", "bear", "cake", "."])
     examples = [Example(10 + i, text, i % 2) for i, text in enumerate(texts)]
     return encode(examples, vocabulary, max_tokens=max_tokens)
 
 
 def test_documents() -> None:
-    dataset = dataset_of("A b. C!", "   ", "b")
+    dataset = dataset_of("Apple bear. Cake!", "   ", "bear")
     first, empty, last = dataset
     assert first.token_ids.tolist() == [1, 2, 4, 3, 5]
     assert first.sentence_lengths.tolist() == [3, 2]
-    assert first.tokens == ["A", "b", ".", "C", "!"]
-    assert first.sentences == ["A b.", "C!"]
+    assert first.tokens == ["Apple", "bear", ".", "Cake", "!"]
+    assert first.sentences == ["Apple bear.", "Cake!"]
     assert (len(empty), empty.sentence_lengths.tolist(), empty.tokens) == (0, [], [])
     assert (last.id, last.label) == (12, 0)
     assert dataset.truncated == 0
@@ -158,13 +158,15 @@ def test_documents() -> None:
 
 
 def test_long_documents_are_cut_and_counted() -> None:
-    dataset = dataset_of("a b. c c c. a.", "a b.", "a.", max_tokens=4)
+    dataset = dataset_of(
+        "apple bear. cake cake cake. apple.", "apple bear.", "apple.", max_tokens=4
+    )
     assert dataset.truncated == 1
     assert dataset[0].token_ids.tolist() == [1, 2, 4, 3]
     assert dataset[0].sentence_lengths.tolist() == [3, 1]
-    assert dataset[0].tokens == ["a", "b", ".", "c"]
+    assert dataset[0].tokens == ["apple", "bear", ".", "cake"]
     assert len(dataset[0].sentences) == 2
-    exact = dataset_of("a b. c c c. a.", max_tokens=3)
+    exact = dataset_of("apple bear. cake cake cake. apple.", max_tokens=3)
     assert exact[0].sentence_lengths.tolist() == [3]
     assert len(exact[0].sentences) == 1
 
@@ -188,7 +190,7 @@ def test_prepare_builds_the_vocabulary_from_train_and_dev(tmp_path: Path) -> Non
 
 
 def test_collate() -> None:
-    batch = collate(dataset_of("a b. c.", "", "b").documents)
+    batch = collate(dataset_of("apple bear. cake.", "", "bear").documents)
     assert batch.ids.tolist() == [10, 11, 12]
     assert batch.labels.tolist() == [0, 1, 0]
     assert batch.token_ids.tolist() == [1, 2, 4, 3, 4, 2]
@@ -202,14 +204,16 @@ def test_collate() -> None:
 
 
 def test_batches_in_order_keep_to_the_budget() -> None:
-    dataset = dataset_of("a a", "a", "", "a a a a a", "a", "a a", "a")
+    dataset = dataset_of(
+        "apple apple", "apple", "", "apple apple apple apple apple", "apple", "apple apple", "apple"
+    )
     batches = list(batches_in_order(dataset, 3))
     assert [batch.ids.tolist() for batch in batches] == [[10, 11, 12], [13], [14, 15], [16]]
     assert list(batches_in_order(dataset[:0], 3)) == []
 
 
 def test_shuffled_batches_cover_every_document_once_within_the_limits() -> None:
-    dataset = dataset_of(*("a " * (1 + 37 * i % 50) for i in range(120)), "a " * 90)
+    dataset = dataset_of(*("apple " * (1 + 37 * i % 50) for i in range(120)), "apple " * 90)
     batches = shuffled_batches(dataset, 16, 80, seed=5)
     assert sorted(i for batch in batches for i in batch) == list(range(121))
     for batch in batches:
