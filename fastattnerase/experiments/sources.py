@@ -168,7 +168,9 @@ class TensorSource:
             )
 
     def _check_weights(self, weights: Tensor, begin: int) -> None:
-        negative = (weights < 0).reshape(len(weights), -1).any(1)  # [n]
+        negative = weights < 0  # [n] or [n, H]
+        if negative.ndim > 1:
+            negative = negative.any(1)
         if bool(negative.any()):
             item = begin + int(negative.long().argmax())
             instance = int(torch.searchsorted(self.offsets, item, right=True)) - 1

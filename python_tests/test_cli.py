@@ -1,0 +1,308 @@
+"""The command line: whole runs on tiny data, one clear line for each mistake, help and info."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+from typer.testing import CliRunner, Result
+
+import fastattnerase
+from fastattnerase.cli import app
+from fastattnerase.experiments import serrano_smith
+
+GOOD = ("good", "fine", "great", "lovely")
+BAD = ("bad", "poor", "awful", "dreary")
+TINY = [
+    "--embedding-size=8",
+    "--hidden-size=4",
+    "--epochs=2",
+    "--learning-rate=0.02",
+    "--batch-size=16",
+    "--dropout-embedding=0",
+    "--dropout-output=0",
+]
+
+
+def invoke(*arguments: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def one_line(*arguments: object, code: int = 2) -> str:
+    """Run a command that must fail with one line, perhaps after a progress bar; return it."""
+    result = invoke(*arguments, code=code)
+    assert "Traceback" not in result.output
+    lines = [line for line in result.stderr.splitlines() if line.strip() and "0:00:00" not in line]
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def write(
+    path: Path, rows: list[tuple[str, str]], header: tuple[str, str] = ("words", "mood")
+) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def reviews(count: int = 60) -> list[tuple[str, str]]:
+    rows = []
+    for i in range(count):
+        mood, words = ("happy", GOOD) if i % 2 else ("sad", BAD)
+        rows.append((f"The film was {words[i % 4]} . I say so {i % 7} times .", mood))
+    return rows
+
+
+COLUMNS = ("--text-column", "words", "--label-column", "mood")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    data = write(folder / "reviews.csv", reviews())
+    for kind in ("flan", "han"):
+        result = invoke(
+            "train", "--data", data, *COLUMNS, *TINY, "--model", kind, "--encoder", "conv",
+            "--out", folder / kind,
+        )  # fmt: skip
+        assert "48 train, 6 dev, 6 test; 2 classes" in result.stdout
+        assert f"fastattnerase erase --model {folder / kind}" in result.stdout.replace("\n", "")
+    return folder
+
+
+def test_train_saves_what_it_was_made_of(trained: Path) -> None:
+    about = json.loads((trained / "flan" / "model.json").read_text())
+    assert about["classes"] == ["happy", "sad"]
+    assert about["model"]["encoder"] == "conv"
+    assert about["metadata"]["name"] == "FLANconv on reviews"
+    assert about["metadata"]["documents"] == {"train": 48, "dev": 6, "test": 6}
+    assert about["metadata"]["versions"]["torch"] == torch.__version__
+
+
+def test_training_again_loads_what_is_there(trained: Path) -> None:
+    before = (trained / "flan" / "model.safetensors").read_bytes()
+    result = invoke(
+        "train", "--data", trained / "reviews.csv", *COLUMNS, *TINY, "--model", "flan",
+        "--encoder", "conv", "--out", trained / "flan",
+    )  # fmt: skip
+    assert "went on after 2 finished epochs" in result.stdout
+    assert (trained / "flan" / "model.safetensors").read_bytes() == before
+
+
+def test_erase_and_report_side_by_side(trained: Path, tmp_path: Path) -> None:
+    for kind in ("flan", "han"):
+        result = invoke(
+            "erase", "--model", trained / kind, "--out", tmp_path / kind, "--resamples", 20,
+            "--random-orders", 2,
+        )  # fmt: skip
+        assert "Smallest set" in result.stdout
+    run = serrano_smith.load(tmp_path / "han")
+    assert run.run["source"]["split"] == "test"
+    assert run.run["source"]["item"] == "sentences"
+    assert run.run["name"] == "HANconv on reviews"
+    assert run.result["counts"]["instances"] == 6
+    assert run.result["counts"]["label_differs_from_model"] == 0
+    assert set(run.table("instances")["n"]) == {2}
+    assert run.result["multi"][0]["orders"] == 2
+    words = serrano_smith.load(tmp_path / "flan")
+    assert set(words.table("instances")["n"]) == {11}
+    assert words.result["exhibits"][0]["items"][:3] == ["The", "film", "was"]
+
+    result = invoke("report", tmp_path / "flan", tmp_path / "han", "--out", tmp_path / "report")
+    page = tmp_path / "report" / "report.html"
+    assert result.stdout.strip() == str(page)
+    assert "HANconv on reviews" in page.read_text(encoding="utf-8")
+
+
+def test_erase_on_a_file_with_and_without_labels(trained: Path, tmp_path: Path) -> None:
+    data = write(tmp_path / "new.csv", reviews(5), header=("text", "mood"))
+    invoke(
+        "erase", "--model", trained / "flan", "--data", data, "--text-column", "text", "--out",
+        tmp_path / "a", "--resamples", 5,
+    )  # fmt: skip
+    labelled = serrano_smith.load(tmp_path / "a").table("instances")
+    assert labelled["gold"].tolist() == [1, 0, 1, 0, 1]
+    write(data, [(text, "") for text, _ in reviews(5)], header=("text", "nothing"))
+    invoke(
+        "erase", "--model", trained / "flan", "--data", data, "--text-column", "text",
+        "--unlabelled", "--out", tmp_path / "b", "--resamples", 5,
+    )  # fmt: skip
+    result = serrano_smith.load(tmp_path / "b")
+    assert result.table("instances")["gold"].isna().all()
+    assert result.result["counts"]["accuracy"] is None
+    assert result.table("instances")["label"].tolist() == labelled["label"].tolist()
+    invoke("report", tmp_path / "b")
+    assert (tmp_path / "b" / "report" / "report.html").exists()
+
+
+def test_erase_tensors_end_to_end(tmp_path: Path) -> None:
+    """One instance by hand: [2, -1, -0.5] with weights .5, .3, .2; without the first it flips."""
+    save_file(
+        {
+            "values": torch.tensor([[2.0], [-1.0], [-0.5]]),
+            "offsets": torch.tensor([0, 3]),
+            "weights": torch.tensor([0.5, 0.3, 0.2]),
+            "head_weight": torch.tensor([[0.0], [1.0]]),
+            "head_bias": torch.zeros(2),
+            "labels": torch.tensor([0]),
+        },
+        tmp_path / "layer.safetensors",
+    )
+    result = invoke(
+        "erase", "--tensors", tmp_path / "layer.safetensors", "--out", tmp_path / "run",
+        "--resamples", 5, "--name", "mine",
+    )  # fmt: skip
+    assert "mine" in result.stdout
+    run = serrano_smith.load(tmp_path / "run")
+    multi = run.table("multi").set_index("ranking")
+    assert multi["first_flip"][["attention", "gradient", "product", "minimal"]].tolist() == [1] * 4
+    assert run.result["counts"]["accuracy"] == 0
+    assert run.result["exhibits"] == []
+    invoke("report", tmp_path / "run", "--out", tmp_path / "report")
+    table = pd.read_csv(tmp_path / "report" / "tables" / "multi_weight.csv")
+    assert table["fraction_median"].round(6).tolist()[1:] == [0.333333] * 4
+
+
+class TestMistakes:
+    def train(self, data: Path, *arguments: object) -> str:
+        return one_line("train", "--data", data, *COLUMNS, *arguments, "--out", data.parent / "m")
+
+    def test_missing_file(self, tmp_path: Path) -> None:
+        assert "no such file" in self.train(tmp_path / "absent.csv")
+
+    def test_no_data_at_all(self) -> None:
+        assert "no file given" in one_line("train")
+
+    def test_wrong_columns(self, tmp_path: Path) -> None:
+        data = write(tmp_path / "x.csv", reviews(), header=("text", "mood"))
+        line = self.train(data)
+        assert "'words'" in line
+        assert "text" in line
+
+    def test_a_byte_that_is_not_utf8(self, tmp_path: Path) -> None:
+        data = write(tmp_path / "x.csv", reviews())
+        data.write_bytes(data.read_bytes().replace(b"film", b"f\xe9lm", 1))
+        line = self.train(data)
+        assert "UTF-8" in line
+        assert "0xe9" in line
+
+    def test_one_class(self, tmp_path: Path) -> None:
+        data = write(tmp_path / "x.csv", [(text, "happy") for text, _ in reviews()])
+        assert "at least two classes" in self.train(data)
+
+    def test_an_unknown_label_in_the_test_split(self, tmp_path: Path) -> None:
+        train = write(tmp_path / "train.csv", reviews())
+        test = write(tmp_path / "test.csv", [("The film .", "cross")])
+        line = one_line(
+            "train", "--train", train, "--test", test, *COLUMNS, "--out", tmp_path / "m"
+        )
+        assert "'cross' is unknown" in line
+
+    def test_unknown_parts(self, tmp_path: Path) -> None:
+        data = write(tmp_path / "x.csv", reviews())
+        assert "'tree'" in self.train(data, "--model", "tree")
+        assert "'lstm'" in self.train(data, "--encoder", "lstm")
+
+    def test_another_training_in_the_folder(self, trained: Path) -> None:
+        line = one_line(
+            "train", "--data", trained / "reviews.csv", *COLUMNS, *TINY, "--encoder", "conv",
+            "--seed", 1, "--out", trained / "flan",
+        )  # fmt: skip
+        assert "another configuration" in line
+
+    def test_no_model(self, tmp_path: Path) -> None:
+        assert "holds no saved model" in one_line("erase", "--model", tmp_path)
+
+    def test_neither_model_nor_tensors(self) -> None:
+        assert "either --model or --tensors" in one_line("erase")
+
+    def test_options_that_do_not_go_together(self, trained: Path, tmp_path: Path) -> None:
+        flan = trained / "flan"
+        assert "go with --data" in one_line("erase", "--model", flan, "--unlabelled")
+        line = one_line("erase", "--tensors", tmp_path / "x", "--data", tmp_path / "y")
+        assert "--data goes with --model" in line
+
+    def test_values_that_are_not_options(self, tmp_path: Path) -> None:
+        tensors = ("erase", "--tensors", tmp_path / "x")
+        assert "different, uniform or legacy" in one_line(*tensors, "--random-item", "any")
+        assert "--backend is 'gpu'" in one_line(*tensors, "--backend", "gpu")
+        assert "--device is 'abacus'" in one_line(*tensors, "--device", "abacus")
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+    def test_no_gpu(self, tmp_path: Path) -> None:
+        line = one_line("erase", "--tensors", tmp_path / "x", "--device", "cuda")
+        assert "no GPU" in line
+
+    def test_a_file_that_is_no_tensors(self, tmp_path: Path) -> None:
+        (tmp_path / "x").write_text("hello")
+        assert "not a safetensors file" in one_line("erase", "--tensors", tmp_path / "x")
+
+    def test_no_run(self, tmp_path: Path) -> None:
+        assert "not a run directory" in one_line("report", tmp_path)
+
+    def test_a_folder_that_cannot_be_made(self, trained: Path, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        line = one_line("erase", "--model", trained / "flan", "--out", tmp_path / "file" / "run")
+        assert "file" in line
+
+    def test_what_is_no_mistake_of_the_user_keeps_its_traceback(
+        self, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(*_: object, **__: object) -> None:
+            raise ValueError("a bug")
+
+        monkeypatch.setattr(serrano_smith, "run", broken)
+        with pytest.raises(ValueError, match="a bug"):
+            invoke("erase", "--model", trained / "flan", "--out", tmp_path / "run")
+
+
+def test_ctrl_c_ends_with_one_line(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(serrano_smith, "run", interrupted)
+    result = invoke("erase", "--model", trained / "flan", "--out", tmp_path / "run", code=130)
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("stopped: interrupted; what is finished is kept")
+
+
+@pytest.mark.parametrize("command", ["demo", "train", "erase", "report", "info"])
+def test_help_has_an_example(command: str) -> None:
+    text = " ".join(invoke(command, "--help").stdout.split())
+    assert f"Example: fastattnerase {command}" in text
+
+
+def test_info_names_versions_and_every_backend() -> None:
+    text = invoke("info").stdout
+    assert torch.__version__ in text
+    assert "instruction sets" in text
+    for backend in fastattnerase.backends():
+        assert f"backend {backend}" in text
+
+
+def test_the_module_prints_the_same_as_info() -> None:
+    environment = os.environ | {"COLUMNS": "200"}
+    result = subprocess.run(
+        [sys.executable, "-m", "fastattnerase"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+    )
+    assert "backend reference" in result.stdout
+    assert result.stderr == ""
