@@ -378,7 +378,7 @@ def load_emulator() -> None:
     """Register the CUDA kernels under the host emulator, the tests' way."""
     import importlib.util
 
-    from fastattnerase import backends
+    from fastattnerase.backends import register
 
     path = Path(__file__).parents[1] / "python_tests" / "cuda" / "emulator.py"
     spec = importlib.util.spec_from_file_location("fastattnerase_emulator", path)
@@ -386,7 +386,7 @@ def load_emulator() -> None:
         raise RuntimeError(f"cannot load {path.name}")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    backends.register(module.load())
+    register(module.load())
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -22,13 +22,13 @@ CURVES = ("js", "kl", "label_prob", "mass", "decision", "logits")
 
 
 def cases(smallest: bool) -> Iterator[tuple[str, Data]]:
-    """Lengths on both sides of every change of path: warps, blocks, shared memory, many blocks."""
-    lengths = {"short": [1, 2, 7, 31], "block": [33, 300]}
+    """A case for each path: a warp an instance, a block, a large block, several blocks."""
+    lengths = {"warp": [1, 2, 7, 31], "block": [70, 300], "large": [2_500], "long": [9_001]}
     if not smallest:
-        lengths |= {"edges": [0, 1, 32, 64, 127, 129, 1023], "long": [2_500], "longest": [9_001]}
+        lengths["edges"] = [0, 1, 32, 33, 64, 65, 127, 129, 1023, 1024, 1025]
     for name, sizes in lengths.items():
         for dtype in (torch.float32,) if smallest else (torch.float32, torch.bfloat16):
-            width, classes = (20, 3) if name != "edges" else (129, 10)
+            width, classes = (129, 10) if name == "edges" else (20, 3)
             data = problems.make(name, np.array(sizes), width, classes, seed=1, dtype=dtype)
             yield f"{name} {dtype}", data
 
@@ -71,7 +71,9 @@ def run(name: str, data: Data, smallest: bool) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smallest", action="store_true", help="two cases, for slow tools")
+    parser.add_argument(
+        "--smallest", action="store_true", help="one dtype and two calls a path, for slow tools"
+    )
     options = parser.parse_args()
     for case, problem in cases(options.smallest):
         run(case, problem, options.smallest)
