@@ -77,6 +77,6 @@ def prefixes(instance: Instance, order: Tensor, keep: bool) -> Prefixes:
         removed = order[last:] if keep else order[:last]
         result.first_flip = last
         result.flip_label = int(decision[last])
-        result.removed_mass = float(instance.weights[removed].mean(1).sum())
+        result.removed_mass = float(suffix_sums(instance.weights[removed].mean(1))[0])
     result.near_tie = bool(near[: last + 1].any())
     return result

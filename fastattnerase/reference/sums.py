@@ -1,4 +1,7 @@
-"""Sums over survivors: from the tail of an order, or over all items but one."""
+"""Sums over survivors: from the tail of an order, or over all items but one.
+
+All run in one direction by `cumsum`, whose rounding does not depend on the number of threads.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from torch import Tensor
 def suffix_sums(terms: Tensor) -> Tensor:
     """Sum `terms[k:]` for every `k`, from the tail: [n, …] to [n + 1, …]."""
     sums = terms.flip(0).cumsum(0).flip(0)  # [n, …]
-    return torch.cat([sums, torch.zeros_like(terms.sum(0, keepdim=True))])
+    return torch.cat([sums, terms.new_zeros(1, *terms.shape[1:])])
 
 
 def scaled_suffix_sums(scores: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,6 +54,6 @@ def scaled_sums_over_others(scores: Tensor, terms: Tensor) -> tuple[Tensor, Tens
     others = torch.arange(len(scores)) != top
     if bool((scores[others] > -torch.inf).any()):
         weights = (scores[others] - scores[others].max()).exp()  # [n - 1]
-        sums[top] = (weights[:, None] * terms[others]).sum(0)
-        mass[top] = weights.sum()
+        sums[top] = suffix_sums(weights[:, None] * terms[others])[0]
+        mass[top] = suffix_sums(weights)[0]
     return sums, mass
