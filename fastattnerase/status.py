@@ -25,6 +25,9 @@ class Status(IntFlag):
     UNDERFLOW = 16
     """Finite scores span more than 600: computed with a running maximum, exactly."""
     NEAR_TIE = 32
-    """A compared sum is too near to zero for backends to promise the same decision."""
+    """A compared sum is too near to zero for backends to promise the same decision.
+
+    Judged for linear heads only: the scale of a callable head is unknown.
+    """
     INVALID = 64
     """With `validate=False`: no permutation, a negative weight, a NaN ranking score."""
