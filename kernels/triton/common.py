@@ -1,8 +1,8 @@
-"""What the kernels share: tile shapes, ordered keys, margins of a tile, probabilities and divergences.
+"""What the kernels share: tile shapes, ordered keys, margins of a tile, divergences.
 
-Every kernel that works an instance at a time is launched twice, over the same instances: once with
-a one-warp tile for instances of at most `Tiles.short` items, once with a four-warp tile for the
-longer ones. Which of the two handles an instance depends on its own length alone, so that its sums
+With few classes every kernel that works an instance at a time is launched twice over the same
+instances: once with a one-warp tile for those that fit it, once with a four-warp tile for the longer
+ones. Which of the two handles an instance depends on its own length alone, so that its sums
 round the same whatever the batch around it: the promise of batch independence holds bit for bit.
 """
 
@@ -35,15 +35,23 @@ class Tile:
     high: int
     warps: int
 
+    @property
+    def registers(self) -> int:
+        """What a thread may use: all there are, else the assembler spills to fit another block."""
+        return min(255, 65536 // (32 * self.warps))
+
 
 def tiles(num_classes: int, num_items: int) -> list[Tile]:
     """The launches that together cover every instance of a batch of `num_items` items."""
     classes = max(2, triton.next_power_of_2(num_classes))
-    short = max(2, min(64, 256 // classes))
-    long = max(2, min(256, 1024 // classes))
+    long = max(1, min(128, 512 // classes))
+    warps = max(4, classes // 128)
+    if classes > 8:
+        return [Tile(long, classes, -1, 2**31 - 1, warps)]
+    short = 128 // classes
     launches = [Tile(short, classes, -1, short, 1)]
     if num_items > short:
-        launches.append(Tile(long, classes, short, 2**31 - 1, 4))
+        launches.append(Tile(long, classes, short, 2**31 - 1, warps))
     return launches
 
 
@@ -54,11 +62,16 @@ def group_size(num_instances: int, rows: int) -> int:
 
 if os.environ.get("TRITON_INTERPRET") == "1":
 
+    def helper(function):
+        """A function that kernels call; plain Python to the interpreter, which is quicker."""
+        return function
+
     def loop_bound(bound):
         """A Python integer: the interpreter's scalars are arrays, no bounds of a range to NumPy."""
         return bound if isinstance(bound, int) else bound.handle.data.item()
 
 else:
+    helper = triton.jit
 
     @triton.jit
     def loop_bound(bound):
@@ -66,7 +79,7 @@ else:
         return bound
 
 
-@triton.jit
+@helper
 def load_f64(pointers, mask):
     """Loads any float type as float64, 0 where masked."""
     x = tl.load(pointers, mask=mask, other=0.0)
@@ -75,12 +88,12 @@ def load_f64(pointers, mask):
     return x.to(tl.float64)
 
 
-@triton.jit
+@helper
 def is_finite(x):
     return tl.abs(x) < float("inf")
 
 
-@triton.jit
+@helper
 def ordered_key(x):
     """Maps float64 to int64 so that larger numbers get larger keys, -0 equals +0, NaN is on top."""
     bits = tl.where(x == 0, 0.0, x).to(tl.int64, bitcast=True)
@@ -88,7 +101,7 @@ def ordered_key(x):
     return tl.where(x == x, key, 0x7FFFFFFFFFFFFFFF)
 
 
-@triton.jit
+@helper
 def load_bias(BIAS, bias_stride, b, C: tl.constexpr, BC: tl.constexpr):
     """The bias of instance `b` [BC] (0 in padding), its argmax, and whether it is all finite."""
     c = tl.arange(0, BC)
@@ -98,7 +111,7 @@ def load_bias(BIAS, bias_stride, b, C: tl.constexpr, BC: tl.constexpr):
     return bias, label, finite
 
 
-@triton.jit
+@helper
 def reference_logit(S, item, inside, bias, y, C: tl.constexpr, BC: tl.constexpr):
     """`s_y + b_y` of each item [BN]; 0 where the instance has no label."""
     c = tl.arange(0, BC)
@@ -107,7 +120,7 @@ def reference_logit(S, item, inside, bias, y, C: tl.constexpr, BC: tl.constexpr)
     return tl.where(y >= 0, s_y + bias_y, 0.0)
 
 
-@triton.jit
+@helper
 def load_tile(S, WEIGHT, item, inside, bias, y, C: tl.constexpr, BC: tl.constexpr):
     """Of each item: original weight (0 where bad) [BN], `s_y + b_y` [BN], the differences
     `(s_y + b_y) - (s_c + b_c)` [BN, BC] (0 where bad or padding) and whether it is bad [BN].
@@ -123,14 +136,14 @@ def load_tile(S, WEIGHT, item, inside, bias, y, C: tl.constexpr, BC: tl.constexp
     return tl.where(is_finite(a), a, 0.0), reference, difference, bad
 
 
-@triton.jit
+@helper
 def load_score(SCORE, score_stride, item, inside):
     """Finite scores [BN]; -inf for weight zero, a bad score and padding."""
     e = load_f64(SCORE + item * score_stride, inside)
     return tl.where(inside & is_finite(e), e, float("-inf"))
 
 
-@triton.jit
+@helper
 def decide(margins, mass, bias_label, C: tl.constexpr, BC: tl.constexpr):
     """The decision of each row: the class of smallest margin sum, the lowest on ties; the bias's
     where no mass survives."""
@@ -139,7 +152,7 @@ def decide(margins, mass, bias_label, C: tl.constexpr, BC: tl.constexpr):
     return tl.where(mass > 0, tl.argmin(padded, axis=1).to(tl.int64), bias_label)
 
 
-@triton.jit
+@helper
 def near_tie(margins, mass, tolerance, y, C: tl.constexpr, BC: tl.constexpr):
     """Whether a compared sum of the row is nearer to zero than the tolerance [BN]."""
     c = tl.arange(0, BC)
@@ -148,7 +161,7 @@ def near_tie(margins, mass, tolerance, y, C: tl.constexpr, BC: tl.constexpr):
     return (mass > 0) & (tl.sum(close.to(tl.int32), axis=1) > 0)
 
 
-@triton.jit
+@helper
 def log_softmax(logits, C: tl.constexpr, BC: tl.constexpr):
     """Log-probabilities [BN, BC]; -inf in padding."""
     real = (tl.arange(0, BC) < C)[None, :]
@@ -158,7 +171,7 @@ def log_softmax(logits, C: tl.constexpr, BC: tl.constexpr):
     return logits - (top + tl.log(total))
 
 
-@triton.jit
+@helper
 def row_log_probabilities(margins, mass, bias, C: tl.constexpr, BC: tl.constexpr):
     """Log-probabilities of `z_c = z_y - M_c / A`, or of the bias where no mass survives."""
     live = mass > 0
@@ -166,7 +179,7 @@ def row_log_probabilities(margins, mass, bias, C: tl.constexpr, BC: tl.constexpr
     return log_softmax(logits, C, BC)
 
 
-@triton.jit
+@helper
 def divergences(log_new, log_old):
     """JS (natural log, in [0, ln 2]) and KL(new || old) of each row, from log-probabilities."""
     p = tl.exp(log_new)

@@ -32,6 +32,7 @@ from .common import (
     UNDERFLOW,
     ZERO_MASS,
     group_size,
+    helper,
     is_finite,
     load_bias,
     load_f64,
@@ -41,7 +42,7 @@ from .common import (
 )
 
 
-@triton.jit
+@helper
 def _decide(
     ATT, att_stride, S, NORM, BIAS, bias_stride, FLAG, HEAD_NORM, WEIGHT, LABEL, STATUS, PROB, LOGP,
     TOLERANCE, RUNNER, POSITIVE, BIAS_LABEL, b, begin, n, C: tl.constexpr, IS_SCORES: tl.constexpr,
@@ -53,9 +54,9 @@ def _decide(
     bias, bias_label, bias_finite = load_bias(BIAS, bias_stride, b, C, BC)
     bad = (bias_finite == 0).to(tl.int32)
     negative = tl.load(FLAG + b)
-    lowest = -nothing + tl.zeros([BN], tl.float64)
-    highest = nothing + tl.zeros([BN], tl.float64)
-    longest = tl.zeros([BN], tl.float64)
+    lowest = -nothing + tl.full([BN], 0, tl.float64)
+    highest = nothing + tl.full([BN], 0, tl.float64)
+    longest = tl.full([BN], 0, tl.float64)
     for start in range(0, loop_bound(n), BN):
         position = start + tl.arange(0, BN)
         inside = position < n
@@ -82,7 +83,7 @@ def _decide(
     under = wide > 0
     top = tl.where(is_finite(top), top, 0.0)
 
-    totals = tl.zeros([BN], tl.float64)
+    totals = tl.full([BN], 0, tl.float64)
     for start in range(0, loop_bound(n), BN):
         position = start + tl.arange(0, BN)
         e = load_f64(ATT + (begin + position) * att_stride, position < n)
@@ -94,9 +95,9 @@ def _decide(
     total = tl.sum(totals, axis=0)
     scale = tl.where(total > 0, total, 1.0)
 
-    mass = tl.zeros([BN], tl.float64)
-    sums = tl.zeros([BN, BC], tl.float64)
-    positive = tl.zeros([BN], tl.int32)
+    mass = tl.full([BN], 0, tl.float64)
+    sums = tl.full([BN, BC], 0, tl.float64)
+    positive = tl.full([BN], 0, tl.int32)
     for start in range(0, loop_bound(n), BN):
         position = start + tl.arange(0, BN)
         inside = position < n
@@ -210,5 +211,5 @@ def decide(
             bias.stride(0) if bias.ndim == 2 else 0, invalid, head_norm, weight, label, status,
             probabilities, log_probabilities, tolerance, runner_up, positive, bias_label,
             num_instances, group, C=num_classes, IS_SCORES=is_scores, LOW=tile.low, HIGH=tile.high,
-            BN=tile.items, BC=tile.classes, num_warps=tile.warps,
+            BN=tile.items, BC=tile.classes, num_warps=tile.warps, maxnreg=tile.registers,
         )  # fmt: skip

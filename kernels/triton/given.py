@@ -32,7 +32,7 @@ def given_kernel(
         if b < B:
             begin = tl.load(OFFSETS + b)
             n = (tl.load(OFFSETS + b + 1) - begin).to(tl.int32)
-            wrong = tl.zeros([BN], tl.int32)
+            wrong = tl.full([BN], 0, tl.int32)
             for start in range(0, loop_bound(n), BN):
                 position = start + tl.arange(0, BN)
                 inside = position < n

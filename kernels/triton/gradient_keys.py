@@ -23,11 +23,20 @@ import torch
 import triton
 import triton.language as tl
 
-from .common import UNDERFLOW, group_size, load_f64, load_score, loop_bound, ordered_key, tiles
+from .common import (
+    UNDERFLOW,
+    group_size,
+    helper,
+    load_f64,
+    load_score,
+    loop_bound,
+    ordered_key,
+    tiles,
+)
 from .others import first_slot, leading_scores, slot_count
 
 
-@triton.jit
+@helper
 def _weights(WEIGHT, SCORE, score_stride, top, item, inside, UNDER: tl.constexpr):
     """Weights [BN] on the scale of the largest score `top` where they underflow."""
     if UNDER:
@@ -36,7 +45,7 @@ def _weights(WEIGHT, SCORE, score_stride, top, item, inside, UNDER: tl.constexpr
     return tl.load(WEIGHT + item, mask=inside, other=0.0)
 
 
-@triton.jit
+@helper
 def _renormalized(
     WEIGHT,
     SCORE,
@@ -55,8 +64,8 @@ def _renormalized(
     leader = -1
     if UNDER:
         top, leader, runner = leading_scores(SCORE, score_stride, SCORE, begin, n, False, BN)
-        rest_mass = tl.zeros([BN], tl.float64)
-        rest_sum = tl.zeros([BN], tl.float64)
+        rest_mass = tl.full([BN], 0, tl.float64)
+        rest_sum = tl.full([BN], 0, tl.float64)
         for start in range(0, loop_bound(n), BN):
             position = start + lane
             inside = (position < n) & (position != leader)
@@ -68,9 +77,9 @@ def _renormalized(
         leader_sum = tl.sum(rest_sum, axis=0)
 
     # Sums after each tile, from the last tile to the first.
-    count = tl.cdiv(n, BN)
-    mass = tl.zeros([1], tl.float64)
-    slopes = tl.zeros([1], tl.float64)
+    count = (n + BN - 1) // BN
+    mass = tl.full([1], 0, tl.float64)
+    slopes = tl.full([1], 0, tl.float64)
     for back in range(0, loop_bound(count)):
         tile = count - 1 - back
         place = AFTER + (slot + tile) * 2 + tl.arange(0, 1)
@@ -83,8 +92,8 @@ def _renormalized(
         mass += tl.sum(w, axis=0)
         slopes += tl.sum(w * g, axis=0)
     tl.debug_barrier()
-    mass = tl.zeros([1], tl.float64)
-    slopes = tl.zeros([1], tl.float64)
+    mass = tl.full([1], 0, tl.float64)
+    slopes = tl.full([1], 0, tl.float64)
     for tile in range(0, loop_bound(count)):
         place = AFTER + (slot + tile) * 2 + tl.arange(0, 1)
         position = tile * BN + lane
@@ -212,5 +221,5 @@ def gradient_keys(
             attention, attention.stride(0), contributions, weight, offsets, label, status,
             log_probabilities, slopes, after, *rows, num_instances, group, C=num_classes,
             IS_SCORES=is_scores, LOW=tile.low, HIGH=tile.high, BN=tile.items, BC=tile.classes,
-            num_warps=tile.warps, **wanted,
+            num_warps=tile.warps, maxnreg=tile.registers, **wanted,
         )  # fmt: skip

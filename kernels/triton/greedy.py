@@ -20,7 +20,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .common import FAR, INVALID, UNDERFLOW, load_bias, loop_bound, tiles
+from .common import FAR, INVALID, UNDERFLOW, helper, load_bias, loop_bound, tiles
 from .others import (
     first_slot,
     leading_scores,
@@ -32,7 +32,7 @@ from .others import (
 )
 
 
-@triton.jit
+@helper
 def _greedy_step(
     S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, TAKEN, AFTER, y, b, begin, n, C: tl.constexpr,
     UNDER: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
@@ -67,11 +67,11 @@ def _greedy_step(
     store_sums_after(
         S, WEIGHT, SCORE, score_stride, TAKEN, row, top, begin, n, bias, y, C, BC, True, UNDER, BN
     )
-    mass = tl.zeros([1], tl.float64)
-    sums = tl.zeros([BC], tl.float64)
+    mass = tl.full([1], 0, tl.float64)
+    sums = tl.full([BC], 0, tl.float64)
     best = tl.min(tl.full([BN], float("inf"), tl.float64), axis=0)
     chosen = tl.min(tl.full([BN], FAR, tl.int32), axis=0)
-    for tile in range(0, loop_bound(tl.cdiv(n, BN))):
+    for tile in range(0, loop_bound((n + BN - 1) // BN)):
         position = tile * BN + tl.arange(0, BN)
         inside = position < n
         item = begin + position
@@ -162,5 +162,5 @@ def greedy_order(
             contributions, weight, attention, attention.stride(0), offsets, bias,
             bias.stride(0) if bias.ndim == 2 else 0, label, status, after, taken, order,
             C=num_classes, IS_SCORES=is_scores, LOW=tile.low, HIGH=tile.high, BN=tile.items,
-            BC=tile.classes, num_warps=tile.warps,
+            BC=tile.classes, num_warps=tile.warps, maxnreg=tile.registers,
         )  # fmt: skip

@@ -23,6 +23,7 @@ from .common import (
     UNDERFLOW,
     decide,
     group_size,
+    helper,
     load_bias,
     load_score,
     load_tile,
@@ -31,7 +32,7 @@ from .common import (
 )
 
 
-@triton.jit
+@helper
 def _decision_after(
     S, WEIGHT, SCORE, score_stride, ORDER, BIAS, bias_stride, y, b, begin, size, n, under,
     C: tl.constexpr, IS_SCORES: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
@@ -44,8 +45,8 @@ def _decision_after(
             item = begin + tl.load(ORDER + k, mask=k < n, other=0)
             highest = tl.maximum(highest, load_score(SCORE, score_stride, item, k < n))
     top = tl.max(highest, axis=0)
-    mass = tl.zeros([BN], tl.float64)
-    sums = tl.zeros([BN, BC], tl.float64)
+    mass = tl.full([BN], 0, tl.float64)
+    sums = tl.full([BN, BC], 0, tl.float64)
     for start in range(loop_bound(size), loop_bound(n), BN):
         k = start + tl.arange(0, BN)
         inside = k < n
@@ -57,7 +58,7 @@ def _decision_after(
             weight = tl.where(under, relative, weight)
         mass += weight
         sums += weight[:, None] * difference
-    alive = tl.sum(mass, axis=0) + tl.zeros([1], tl.float64)
+    alive = tl.sum(mass, axis=0) + tl.full([1], 0, tl.float64)
     return decide(tl.sum(sums, axis=0)[None, :], alive, bias_label, C, BC)
 
 
@@ -112,5 +113,5 @@ def minimal_label(
             contributions, weight, attention, attention.stride(0), order, offsets, bias,
             bias.stride(0) if bias.ndim == 2 else 0, label, status, size, decision, num_instances,
             group, C=num_classes, IS_SCORES=is_scores, LOW=tile.low, HIGH=tile.high, BN=tile.items,
-            BC=tile.classes, num_warps=tile.warps,
+            BC=tile.classes, num_warps=tile.warps, maxnreg=tile.registers,
         )  # fmt: skip

@@ -20,18 +20,18 @@ import torch
 import triton
 import triton.language as tl
 
-from .common import FAR, UNDERFLOW, group_size, load_f64, load_score, loop_bound
+from .common import FAR, UNDERFLOW, group_size, helper, load_f64, load_score, loop_bound
 
 
-@triton.jit
+@helper
 def _first_flip(
     S, WEIGHT, SCORE, score_stride, ORDER, BIAS, y, c, tolerance, begin, n, C: tl.constexpr,
     UNDER: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     bias_y = load_f64(BIAS + y, y >= 0)
     bias_c = load_f64(BIAS + c, y >= 0)
-    margin_carry = tl.zeros([1], tl.float64)
-    weight_carry = tl.zeros([1], tl.float64)
+    margin_carry = tl.full([1], 0, tl.float64)
+    weight_carry = tl.full([1], 0, tl.float64)
     peak = tl.full([1], float("-inf"), tl.float64)
     first = tl.min(tl.full([BN], FAR, tl.int32), axis=0)
     nearest = first

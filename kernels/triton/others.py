@@ -12,10 +12,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .common import FAR, load_score, load_tile, loop_bound
+from .common import FAR, helper, load_score, load_tile, loop_bound
 
 
-@triton.jit
+@helper
 def remaining_score(SCORE, score_stride, TAKEN, item, inside, MASKED: tl.constexpr):
     """Finite scores [BN] of items still there; -inf for the rest."""
     if MASKED:
@@ -23,7 +23,7 @@ def remaining_score(SCORE, score_stride, TAKEN, item, inside, MASKED: tl.constex
     return load_score(SCORE, score_stride, item, inside)
 
 
-@triton.jit
+@helper
 def leading_scores(SCORE, score_stride, TAKEN, begin, n, MASKED: tl.constexpr, BN: tl.constexpr):
     """The largest score, the first position that has it, the largest score of the other items.
 
@@ -51,7 +51,7 @@ def leading_scores(SCORE, score_stride, TAKEN, begin, n, MASKED: tl.constexpr, B
     return tl.where(top > nothing, top, 0.0), leader, tl.where(second > nothing, second, 0.0)
 
 
-@triton.jit
+@helper
 def weighted_tile(
     S, WEIGHT, SCORE, score_stride, TAKEN, top, item, inside, bias, y, C: tl.constexpr,
     BC: tl.constexpr, MASKED: tl.constexpr, UNDER: tl.constexpr,
@@ -68,16 +68,16 @@ def weighted_tile(
     return weight, weight[:, None] * difference
 
 
-@triton.jit
+@helper
 def store_sums_after(
     S, WEIGHT, SCORE, score_stride, TAKEN, AFTER, top, begin, n, bias, y, C: tl.constexpr,
     BC: tl.constexpr, MASKED: tl.constexpr, UNDER: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Stores at AFTER [tiles, C + 1] the margin sums and the mass of the tiles after each."""
     c = tl.arange(0, BC)
-    count = tl.cdiv(n, BN)
-    mass = tl.zeros([1], tl.float64)
-    sums = tl.zeros([BC], tl.float64)
+    count = (n + BN - 1) // BN
+    mass = tl.full([1], 0, tl.float64)
+    sums = tl.full([BC], 0, tl.float64)
     for back in range(0, loop_bound(count)):
         tile = count - 1 - back
         row = AFTER + (begin * 0 + tile) * (C + 1)
@@ -93,7 +93,7 @@ def store_sums_after(
     tl.debug_barrier()
 
 
-@triton.jit
+@helper
 def sums_over_others(
     S, WEIGHT, SCORE, score_stride, TAKEN, AFTER, top, begin, n, tile, mass, sums, bias, y,
     C: tl.constexpr, BC: tl.constexpr, MASKED: tl.constexpr, UNDER: tl.constexpr, BN: tl.constexpr,
@@ -120,14 +120,14 @@ def sums_over_others(
     return alive, margins
 
 
-@triton.jit
+@helper
 def sums_without_leader(
     S, WEIGHT, SCORE, score_stride, TAKEN, leader, second, begin, n, bias, y, C: tl.constexpr,
     BC: tl.constexpr, MASKED: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Mass [1] and margin sums [BC] without the item of the largest score."""
-    mass = tl.zeros([1], tl.float64)
-    sums = tl.zeros([BC], tl.float64)
+    mass = tl.full([1], 0, tl.float64)
+    sums = tl.full([BC], 0, tl.float64)
     for start in range(0, loop_bound(n), BN):
         position = start + tl.arange(0, BN)
         weight, terms = weighted_tile(
@@ -144,7 +144,7 @@ def slot_count(num_items: int, num_instances: int, smallest_tile: int) -> int:
     return num_items // smallest_tile + num_instances + 1
 
 
-@triton.jit
+@helper
 def first_slot(begin, b, BN: tl.constexpr):
     """Where an instance's tiles start in the store of sums after a tile."""
     return begin // BN + b

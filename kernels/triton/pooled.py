@@ -22,10 +22,10 @@ import torch
 import triton
 import triton.language as tl
 
-from .common import is_finite, load_f64, loop_bound
+from .common import helper, is_finite, load_f64, loop_bound
 
 
-@triton.jit
+@helper
 def _pool(
     V, row_stride, ATT, att_stride, ORDER, OUT, begin, n, low, high, top, block, D: tl.constexpr,
     KEEP: tl.constexpr, IS_SCORES: tl.constexpr, UNDER: tl.constexpr, BN: tl.constexpr,
@@ -33,8 +33,8 @@ def _pool(
 ):  # fmt: skip
     d = block * BD + tl.arange(0, BD)
     real = d < D
-    sums_carry = tl.zeros([BD], tl.float64)
-    weight_carry = tl.zeros([1], tl.float64)
+    sums_carry = tl.full([BD], 0, tl.float64)
+    weight_carry = tl.full([1], 0, tl.float64)
     peak = tl.full([1], float("-inf"), tl.float64)
     bad_carry = 0
     rows = tl.where(KEEP, high, n - low)  # survivors of the last point wanted

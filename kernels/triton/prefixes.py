@@ -36,6 +36,7 @@ from .common import (
     decide,
     divergences,
     group_size,
+    helper,
     load_bias,
     load_score,
     load_tile,
@@ -46,7 +47,7 @@ from .common import (
 )
 
 
-@triton.jit
+@helper
 def _scan(
     S, WEIGHT, SCORE, score_stride, ORDER, BIAS, bias_stride, LOGP, TOLERANCE, FIRST, FLIP, REMOVED,
     STATUS, JS, KL, LABEL_PROB, MASS, DECISION, LOGITS, status, y, b, begin, n, point,
@@ -63,10 +64,10 @@ def _scan(
     invalid = (status & INVALID) != 0
     flips_count = (y >= 0) & ((status & (EMPTY | ZERO_MASS)) == 0)
 
-    margin_carry = tl.zeros([BC], tl.float64)
-    weight_carry = tl.zeros([1], tl.float64)
-    mass_carry = tl.zeros([1], tl.float64)
-    reference_carry = tl.zeros([1], tl.float64)
+    margin_carry = tl.full([BC], 0, tl.float64)
+    weight_carry = tl.full([1], 0, tl.float64)
+    mass_carry = tl.full([1], 0, tl.float64)
+    reference_carry = tl.full([1], 0, tl.float64)
     peak = tl.full([1], float("-inf"), tl.float64)
     bad_carry = tl.where(bias_finite, 0, 1)
     first = FAR
@@ -247,6 +248,6 @@ def erase_prefixes(
                 first_flip[part], flip_label[part], removed_mass[part], status, out["js"],
                 out["kl"], out["label_prob"], out["mass"], out["decision"], out["logits"],
                 num_items, num_instances, group, C=num_classes, KEEP=keep, IS_SCORES=is_scores,
-                LOW=tile.low, HIGH=tile.high, BN=tile.items, BC=tile.classes, num_warps=tile.warps,
+                LOW=tile.low, HIGH=tile.high, BN=tile.items, BC=tile.classes, num_warps=tile.warps, maxnreg=tile.registers,
                 **wanted,
             )  # fmt: skip

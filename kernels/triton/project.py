@@ -25,8 +25,10 @@ import torch
 import triton
 import triton.language as tl
 
+from .common import helper
 
-@triton.jit
+
+@helper
 def _project_classes(
     V, W, S, NORM, rows, inside, row_units, first, C: tl.constexpr, D: tl.constexpr,
     VEC: tl.constexpr, BT: tl.constexpr, BD: tl.constexpr, PANEL: tl.constexpr,
@@ -36,17 +38,19 @@ def _project_classes(
     row = V + (rows * row_units * VEC)[:, None]
     wide: tl.constexpr = tl.float64
     narrow: tl.constexpr = W.dtype.element_ty
-    sum0 = tl.zeros([BT], dtype=wide)
-    sum1 = tl.zeros([BT], dtype=wide)
-    sum2 = tl.zeros([BT], dtype=wide)
-    sum3 = tl.zeros([BT], dtype=wide)
-    squares = tl.zeros([BT, BD], dtype=wide)
+    sum0 = tl.full([BT], 0, wide)
+    sum1 = tl.full([BT], 0, wide)
+    sum2 = tl.full([BT], 0, wide)
+    sum3 = tl.full([BT], 0, wide)
+    squares = tl.full([BT], 0, wide)
     for panel in range(0, D, PANEL):
-        part0 = tl.zeros([BT, BD], dtype=narrow)
-        part1 = tl.zeros([BT, BD], dtype=narrow)
-        part2 = tl.zeros([BT, BD], dtype=narrow)
-        part3 = tl.zeros([BT, BD], dtype=narrow)
-        for start in range(panel, min(panel + PANEL, D), BD):
+        part0 = tl.full([BT, BD], 0, narrow)
+        part1 = tl.full([BT, BD], 0, narrow)
+        part2 = tl.full([BT, BD], 0, narrow)
+        part3 = tl.full([BT, BD], 0, narrow)
+        square = tl.full([BT, BD], 0, narrow)
+        # Unrolled, so that several loads are in flight.
+        for start in tl.range(panel, min(panel + PANEL, D), BD, loop_unroll_factor=4):
             d = start + column
             real = d < D
             v = tl.load(row + d[None, :], mask=inside[:, None] & real[None, :], other=0.0)
@@ -60,7 +64,7 @@ def _project_classes(
             if CLASSES > 3:
                 part3 += v * tl.load(head + 3 * D, mask=real & (first + 3 < C), other=0.0)[None, :]
             if WITH_NORM:
-                squares += v.to(wide) * v.to(wide)
+                square += v * v
         sum0 += tl.sum(part0.to(wide), axis=1)
         if CLASSES > 1:
             sum1 += tl.sum(part1.to(wide), axis=1)
@@ -68,6 +72,8 @@ def _project_classes(
             sum2 += tl.sum(part2.to(wide), axis=1)
         if CLASSES > 3:
             sum3 += tl.sum(part3.to(wide), axis=1)
+        if WITH_NORM:
+            squares += tl.sum(square.to(wide), axis=1)
     out = S + rows * C + first
     result: tl.constexpr = S.dtype.element_ty
     tl.store(out, sum0.to(result), mask=inside)
@@ -78,7 +84,17 @@ def _project_classes(
     if CLASSES > 3:
         tl.store(out + 3, sum3.to(result), mask=inside & (first + 3 < C))
     if WITH_NORM:
-        tl.store(NORM + rows, tl.sqrt(tl.sum(squares, axis=1)), mask=inside)
+        # Squares leave float32 for values beyond 1e±10: such items are read again, in float64.
+        extreme = inside & ((squares > 1e-20) & (squares < 1e30)) == 0
+        if tl.sum(extreme.to(tl.int32), axis=0) > 0:
+            exact = tl.full([BT], 0, wide)
+            for start in range(0, D, BD):
+                d = start + column
+                some = inside[:, None] & (d < D)[None, :]
+                v = tl.load(row + d[None, :], mask=some, other=0.0).to(narrow).to(wide)
+                exact += tl.sum(v * v, axis=1)
+            squares = tl.where(extreme, exact, squares)
+        tl.store(NORM + rows, tl.sqrt(squares), mask=inside)
 
 
 @triton.jit(do_not_specialize=["T", "row_units"])

@@ -20,10 +20,10 @@ import torch
 import triton
 import triton.language as tl
 
-from .common import group_size, loop_bound
+from .common import group_size, helper, loop_bound
 
 
-@triton.jit
+@helper
 def _mix(x):
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB

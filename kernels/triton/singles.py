@@ -28,6 +28,7 @@ from .common import (
     decide,
     divergences,
     group_size,
+    helper,
     load_bias,
     loop_bound,
     near_tie,
@@ -46,7 +47,7 @@ from .others import (
 )
 
 
-@triton.jit
+@helper
 def _singles(
     S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, LOGP, TOLERANCE, STATUS, AFTER, FLIP, JS, DROP,
     JS_KEY, DROP_KEY, status, y, b, begin, n, C: tl.constexpr, WANT_FLIP: tl.constexpr,
@@ -85,10 +86,10 @@ def _singles(
     store_sums_after(
         S, WEIGHT, SCORE, score_stride, SCORE, row, top, begin, n, bias, y, C, BC, False, UNDER, BN
     )
-    mass = tl.zeros([1], tl.float64)
-    sums = tl.zeros([BC], tl.float64)
-    close = tl.zeros([BN], tl.int32)
-    for tile in range(0, loop_bound(tl.cdiv(n, BN))):
+    mass = tl.full([1], 0, tl.float64)
+    sums = tl.full([BC], 0, tl.float64)
+    close = tl.full([BN], 0, tl.int32)
+    for tile in range(0, loop_bound((n + BN - 1) // BN)):
         position = tile * BN + tl.arange(0, BN)
         inside = position < n
         item = begin + position
@@ -195,5 +196,5 @@ def erase_each(
             contributions, weight, attention, attention.stride(0), offsets, bias,
             bias.stride(0) if bias.ndim == 2 else 0, label, log_probabilities, tolerance, status,
             after, *rows, num_instances, group, C=num_classes, IS_SCORES=is_scores, LOW=tile.low,
-            HIGH=tile.high, BN=tile.items, BC=tile.classes, num_warps=tile.warps, **wanted,
+            HIGH=tile.high, BN=tile.items, BC=tile.classes, num_warps=tile.warps, maxnreg=tile.registers, **wanted,
         )  # fmt: skip

@@ -23,10 +23,10 @@ import torch
 import triton
 import triton.language as tl
 
-from .common import INVALID, group_size, loop_bound
+from .common import INVALID, group_size, helper, loop_bound
 
 
-@triton.jit
+@helper
 def _sort(
     KEY, ORDER, SCRATCH, scratch_size, n, CH: tl.constexpr, STEP: tl.constexpr, BN: tl.constexpr
 ):
@@ -40,7 +40,7 @@ def _sort(
         position = base + lane
         inside = position < n
         key = tl.load(KEY + position, mask=inside, other=0)
-        rank = tl.zeros([CH], tl.int32)
+        rank = tl.full([CH], 0, tl.int32)
         for start in range(base, loop_bound(tl.minimum(base + CH, n)), STEP):
             other = start + tl.arange(0, STEP)
             present = other < n
