@@ -1,8 +1,8 @@
 """The Triton backend: for GPUs where this package's compiled CUDA code is not at hand.
 
-The kernels live in `kernels/triton` (`fastattnerase.kernels.triton`), one launch function a file; this
-module turns a problem into launches. With `TRITON_INTERPRET=1` in the environment before the first
-import of Triton the same kernels run in its interpreter, on CPU tensors: slow, for tests.
+The kernels live in `kernels/triton` (`fastattnerase.kernels.triton`), one launch function a file;
+this module turns a problem into launches. With `TRITON_INTERPRET=1` in the environment before the
+first import of Triton the same kernels run in its interpreter, on CPU tensors: slow, for tests.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _interpreting() -> bool:
 
 
 def _guard(device: torch.device) -> AbstractContextManager[Any]:
-    """Launch on the tensors' device; in the interpreter NaN and infinity are not worth a warning."""
+    """Launch on the tensors' device; in the interpreter NaN and infinity need no warning."""
     stack = ExitStack()
     if device.type == "cuda":
         stack.enter_context(torch.cuda.device(device))
@@ -373,7 +373,7 @@ class _Sweep:
 
 
 def _runs(count: int, continues: Callable[[int], bool]) -> Iterator[tuple[int, int]]:
-    """Stretches `[begin, end)` of `0 … count - 1` whose rows but the first each continue the last."""
+    """Stretches `[begin, end)` of `0 … count - 1` whose rows each continue the one before."""
     begin = 0
     for row in range(1, count + 1):
         if row == count or not continues(row):

@@ -1,8 +1,8 @@
 """What the kernels share: tile shapes, ordered keys, margins of a tile, divergences.
 
 With few classes every kernel that works an instance at a time is launched twice over the same
-instances: once with a one-warp tile for those that fit it, once with a four-warp tile for the longer
-ones. Which of the two handles an instance depends on its own length alone, so that its sums
+instances: once with a one-warp tile for those that fit it, once with a four-warp tile for the
+longer ones. Which of the two handles an instance depends on its own length alone, so that its sums
 round the same whatever the batch around it: the promise of batch independence holds bit for bit.
 """
 

@@ -1,12 +1,12 @@
 """Every instance before anything is erased: weights, label, probabilities, status.
 
-Formula: `a_i = exp(e_i - max e) / sum` (or the given weight over the sum of weights),
-`z = sum_i a_i s_i / sum_i a_i + b`, `y = argmax z` (lowest on ties), `p = softmax(z)`; the tolerance of
-near-ties `3e-6 (max_i |h_i| max_c |W_c| + max_c |b_c|)`; the runner-up class, the smallest
-`sum_i m_{i,c}` over `c != y`. All sums run in position order, in float64.
+Formula: `a_i = exp(e_i - max e) / sum` (or the given weight over the sum of weights), `z = sum_i
+a_i s_i / sum_i a_i + b`, `y = argmax z` (lowest on ties), `p = softmax(z)`; the tolerance of
+near-ties `3e-6 (max_i |h_i| max_c |W_c| + max_c |b_c|)`; the runner-up class, the smallest `sum_i
+m_{i,c}` over `c != y`. All sums run in position order, in float64.
 
-Data layout: attention [T] with any stride, contributions [T, C], norms [T]; weights [T] float64 come
-out, NaN for an item whose score or weight is not finite (the mark that later kernels read).
+Data layout: attention [T] with any stride, contributions [T, C], norms [T]; weights [T] float64
+come out, NaN for an item whose score or weight is not finite (the mark that later kernels read).
 
 Mapping: a program walks through a few instances, each in tiles of [BN items, BC classes]; three
 passes over an instance's items (extremes, normaliser, weights and sums), the last two from cache.
@@ -199,7 +199,7 @@ def decide(
     positive: torch.Tensor,
     bias_label: torch.Tensor,
 ) -> None:
-    """Fills everything from `weight` on; `invalid` [B] int32 marks instances found invalid before."""
+    """Fills all from `weight` on; `invalid` [B] int32 marks instances found invalid before."""
     num_items, num_classes = contributions.shape
     num_instances = len(label)
     if num_instances == 0:

@@ -1,10 +1,11 @@
 """Rankings that the caller brings: whether they are usable, without stopping the stream.
 
-Formula: an order is a permutation of `0 … n - 1` exactly when writing `j` at place `order[j]` for every
-`j` and reading it back gives `j` again for all of them; ranking scores are usable when none is NaN.
+Formula: an order is a permutation of `0 … n - 1` exactly when writing `j` at place `order[j]` for
+every `j` and reading it back gives `j` again for all of them; ranking scores are usable when none
+is NaN.
 
-Data layout: an order [T] int64 of positions within the instance, or scores [T] float; a scratch row
-[T] int32; the flag [B] int32 of an unusable instance, the ordered keys [T] int64 of scores.
+Data layout: an order [T] int64 of positions within the instance, or scores [T] float; a scratch
+row [T] int32; the flag [B] int32 of an unusable instance, the ordered keys [T] int64 of scores.
 
 Mapping: a program per few instances, tiles of BN items.
 

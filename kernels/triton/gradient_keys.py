@@ -1,19 +1,19 @@
-"""Keys of the rankings by attention, by gradient, by their product and by the renormalised gradient.
+"""Keys of the rankings by attention, gradient, product and renormalised gradient.
 
-Formula: `g_i = p_y sum_{c != y} p_c (s_{i,y} - s_{i,c})` with `p` from `exp(log p_c - log p_y)`; `a_i g_i`;
-`a_i (g_i - mean of g over the others, weighted by a)`, the others' sums being those before plus those
-after, never a total minus the item. Attention is the score or weight as given.
+Formula: `g_i = p_y sum_{c != y} p_c (s_{i,y} - s_{i,c})` with `p` from `exp(log p_c - log p_y)`;
+`a_i g_i`; `a_i (g_i - mean of g over the others, weighted by a)`, the others' sums being those
+before plus those after, never a total minus the item. Attention is the score or weight as given.
 
 Data layout: keys [T] int64 (`ordered_key`), a row for each ranking; scratch [T] float64 for `g`.
 
-Mapping: a program per few instances, tiles of [BN items, BC classes] for `g`, then tiles of BN items:
-backwards for the sums after each tile, forwards for those before.
+Mapping: a program per few instances, tiles of [BN items, BC classes] for `g`, then tiles of BN
+items: backwards for the sums after each tile, forwards for those before.
 
-Memory traffic: attention, weights, contributions and scratch once or twice from the caches, 8 bytes
-written an item and ranking.
+Memory traffic: attention, weights, contributions and scratch once or twice from the caches, 8
+bytes written an item and ranking.
 
-Assumptions: instances without a label (NON_FINITE, INVALID) get equal keys, so that their order is by
-position; attention keys are as given even there, NaN on top.
+Assumptions: instances without a label (NON_FINITE, INVALID) get equal keys, so that their order is
+by position; attention keys are as given even there, NaN on top.
 """
 
 from __future__ import annotations

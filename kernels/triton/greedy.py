@@ -1,16 +1,18 @@
 """The greedy order: at each step the item whose erasure brings the decision closest to a flip.
 
-Formula: of the items left, the one of smallest `min_{c != y} M_{-i,c} / A_{-i}` (the lead of the label over
-the best other class once i is erased too; of the bias's logits where no mass is left), ties by position.
+Formula: of the items left, the one of smallest `min_{c != y} M_{-i,c} / A_{-i}` (the lead of the
+label over the best other class once i is erased too; of the bias's logits where no mass is left),
+ties by position.
 
-Data layout: orders [T] int64, scratch [T] int32 holding the step at which an item was taken, else -1.
+Data layout: orders [T] int64, scratch [T] int32 holding the step at which an item was taken, else
+-1.
 
 Mapping: a program per instance; every step is the two passes of `others.py` over the items.
 
 Memory traffic: `n` times weights and contributions, from the caches.
 
-Assumptions: `O(n^2 C)`, no speed target. Instances without a label are ordered by position; INVALID
-ones get -1.
+Assumptions: `O(n^2 C)`, no speed target. Instances without a label are ordered by position;
+INVALID ones get -1.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ from .others import (
 
 @helper
 def _greedy_step(
-    S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, TAKEN, AFTER, y, b, begin, n, C: tl.constexpr,
-    UNDER: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
+    S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, TAKEN, AFTER, y, b, begin, n,
+    C: tl.constexpr, UNDER: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """The position taken next."""
     c = tl.arange(0, BC)
@@ -124,13 +126,13 @@ def greedy_kernel(
                 tl.debug_barrier()  # what the last step took is visible
                 if IS_SCORES and (status & UNDERFLOW) != 0:
                     chosen = _greedy_step(
-                        S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, TAKEN, AFTER, y, b, begin,
-                        n, C, True, BN, BC,
+                        S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, TAKEN, AFTER, y, b,
+                        begin, n, C, True, BN, BC,
                     )  # fmt: skip
                 else:
                     chosen = _greedy_step(
-                        S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, TAKEN, AFTER, y, b, begin,
-                        n, C, False, BN, BC,
+                        S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, TAKEN, AFTER, y, b,
+                        begin, n, C, False, BN, BC,
                     )  # fmt: skip
                 tl.debug_barrier()  # all have read what was taken before
                 tl.store(ORDER + begin + step, chosen.to(tl.int64))

@@ -1,7 +1,7 @@
 """Keys of the orders in which erasing flips an instance to one given class soonest.
 
-Formula: descending `m_{i,c} = a_i [(s_{i,y} + b_y) - (s_{i,c} + b_c)]`, items of weight zero last. Where
-weights underflow: by the sign of the difference, then by score + log|difference|.
+Formula: descending `m_{i,c} = a_i [(s_{i,y} + b_y) - (s_{i,c} + b_c)]`, items of weight zero last.
+Where weights underflow: by the sign of the difference, then by score + log|difference|.
 
 Data layout: keys [K, T] int64; row j stands for the j-th class other than the label, counted from
 `first`, or, with a pick [B], for the picked class (-1: no class, by position).
@@ -25,8 +25,8 @@ from .common import UNDERFLOW, group_size, load_f64, load_score, loop_bound, ord
 
 @triton.jit(do_not_specialize=["score_stride", "bias_stride", "first", "T", "B", "group"])
 def minimal_keys_kernel(
-    S, WEIGHT, SCORE, score_stride, OFFSETS, BIAS, bias_stride, LABEL, STATUS, PICK, KEY, first, T, B,
-    group, C: tl.constexpr, IS_SCORES: tl.constexpr, PICKED: tl.constexpr, BN: tl.constexpr,
+    S, WEIGHT, SCORE, score_stride, OFFSETS, BIAS, bias_stride, LABEL, STATUS, PICK, KEY, first, T,
+    B, group, C: tl.constexpr, IS_SCORES: tl.constexpr, PICKED: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     lowest = -0x8000000000000000
     out = KEY + tl.program_id(1).to(tl.int64) * T
@@ -90,7 +90,7 @@ def minimal_keys(
     group = group_size(num_instances, rows)
     minimal_keys_kernel[(triton.cdiv(num_instances, group), rows)](
         contributions, weight, attention, attention.stride(0), offsets, bias,
-        bias.stride(0) if bias.ndim == 2 else 0, label, status, label if pick is None else pick, keys,
-        first, num_items, num_instances, group, C=contributions.shape[1], IS_SCORES=is_scores,
-        PICKED=pick is not None, BN=128, num_warps=4,
+        bias.stride(0) if bias.ndim == 2 else 0, label, status, label if pick is None else pick,
+        keys, first, num_items, num_instances, group, C=contributions.shape[1],
+        IS_SCORES=is_scores, PICKED=pick is not None, BN=128, num_warps=4,
     )  # fmt: skip

@@ -51,7 +51,7 @@ def _decision_after(
         k = start + tl.arange(0, BN)
         inside = k < n
         item = begin + tl.load(ORDER + k, mask=inside, other=0)
-        weight, reference, difference, bad = load_tile(S, WEIGHT, item, inside, bias, y, C, BC)
+        weight, _, difference, _ = load_tile(S, WEIGHT, item, inside, bias, y, C, BC)
         if IS_SCORES:
             e = load_score(SCORE, score_stride, item, inside)
             relative = tl.where(e > float("-inf"), tl.exp(e - top), 0.0)
@@ -67,9 +67,9 @@ def _decision_after(
     do_not_specialize_on_alignment=["SCORE", "ORDER", "BIAS"],
 )
 def minimal_label_kernel(
-    S, WEIGHT, SCORE, score_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL, STATUS, SIZE, DECISION,
-    B, group, C: tl.constexpr, IS_SCORES: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
-    BN: tl.constexpr, BC: tl.constexpr,
+    S, WEIGHT, SCORE, score_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL, STATUS, SIZE,
+    DECISION, B, group, C: tl.constexpr, IS_SCORES: tl.constexpr, LOW: tl.constexpr,
+    HIGH: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     for step in range(0, loop_bound(group)):
         b = tl.program_id(0).to(tl.int64) * group + step
@@ -83,8 +83,8 @@ def minimal_label_kernel(
                 decision = tl.full([1], -1, tl.int64)
                 if size >= 0:
                     decision = _decision_after(
-                        S, WEIGHT, SCORE, score_stride, ORDER + begin, BIAS, bias_stride, y, b, begin,
-                        size, n, under, C, IS_SCORES, BN, BC,
+                        S, WEIGHT, SCORE, score_stride, ORDER + begin, BIAS, bias_stride, y, b,
+                        begin, size, n, under, C, IS_SCORES, BN, BC,
                     )  # fmt: skip
                 tl.store(DECISION + b + tl.arange(0, 1), decision)
 

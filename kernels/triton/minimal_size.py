@@ -1,10 +1,12 @@
 """The first prefix of each class's own margin order at which that class overtakes the label.
 
-Formula: the smallest `k >= 1` with surviving mass at which `sum_{survivors} m_{i,c} < 0`, or `= 0` with
-`c < y`, sums from the tail in float64. The minimal set's size is the smallest over the classes; equal
-sizes: the lowest class. So `size * C + c` is written, and its minimum over rows is all that is needed.
+Formula: the smallest `k >= 1` with surviving mass at which `sum_{survivors} m_{i,c} < 0`, or `= 0`
+with `c < y`, sums from the tail in float64. The minimal set's size is the smallest over the
+classes; equal sizes: the lowest class. So `size * C + c` is written, and its minimum over rows is
+all that is needed.
 
-Data layout: orders [K, T] int64 of `minimal_keys.py`; codes [K, B] int64; nearest near-tie [K, B] int32.
+Data layout: orders [K, T] int64 of `minimal_keys.py`; codes [K, B] int64; nearest near-tie [K, B]
+int32.
 
 Mapping: a program per few instances and class, tiles of BN rows; UNDERFLOW a row at a time.
 
@@ -72,8 +74,8 @@ def _first_flip(
     do_not_specialize_on_alignment=["SCORE", "ORDER", "BIAS"],
 )
 def minimal_size_kernel(
-    S, WEIGHT, SCORE, score_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL, STATUS, TOLERANCE, CODE,
-    NEAREST, first, T, B, group, C: tl.constexpr, IS_SCORES: tl.constexpr, BN: tl.constexpr,
+    S, WEIGHT, SCORE, score_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL, STATUS, TOLERANCE,
+    CODE, NEAREST, first, T, B, group, C: tl.constexpr, IS_SCORES: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(1).to(tl.int64)
     for step in range(0, loop_bound(group)):

@@ -1,15 +1,14 @@
 """Sums over all items of an instance but one, for every item at once, by additions only.
 
-What the single erasures, the greedy order and the renormalised gradient share. A tile's own items are
-added before and after each other by two scans over rows shifted by one; whole tiles before are
+What the single erasures, the greedy order and the renormalised gradient share. A tile's own items
+are added before and after each other by two scans over rows shifted by one; whole tiles before are
 carried along, whole tiles after were stored by a first pass from the end. Where weights underflow
-they are taken relative to the largest score, and the one item that holds it is computed on its own,
-relative to the largest score of the others.
+they are taken relative to the largest score, and the one item that holds it is computed on its
+own, relative to the largest score of the others.
 """
 
 from __future__ import annotations
 
-import triton
 import triton.language as tl
 
 from .common import FAR, helper, load_score, load_tile, loop_bound
@@ -57,7 +56,7 @@ def weighted_tile(
     BC: tl.constexpr, MASKED: tl.constexpr, UNDER: tl.constexpr,
 ):  # fmt: skip
     """Weights [BN] and weighted margins [BN, BC] of a tile; 0 for items taken away."""
-    a, reference, difference, bad = load_tile(S, WEIGHT, item, inside, bias, y, C, BC)
+    a, _, difference, _ = load_tile(S, WEIGHT, item, inside, bias, y, C, BC)
     if UNDER:
         e = remaining_score(SCORE, score_stride, TAKEN, item, inside, MASKED)
         weight = tl.where(e > float("-inf"), tl.exp(e - top), 0.0)

@@ -1,14 +1,15 @@
 """Pooled vectors of prefixes, for heads that are any callable.
 
-Formula: `sum_{survivors} a_i v_i / sum_{survivors} a_i`, 0 where no mass survives, NaN while an item
-survives whose score or weight is not finite. Sums run from the tail of the ranking, in float64.
+Formula: `sum_{survivors} a_i v_i / sum_{survivors} a_i`, 0 where no mass survives, NaN while an
+item survives whose score or weight is not finite. Sums run from the tail of the ranking, in
+float64.
 
-Data layout: values [T, D], order [T] int64; pooled [M, D] for the points `[begin, begin + M)` of the curve
-layout (point k of instance b at `offsets[b] + b + k`).
+Data layout: values [T, D], order [T] int64; pooled [M, D] for the points `[begin, begin + M)` of
+the curve layout (point k of instance b at `offsets[b] + b + k`).
 
-Mapping: a program per instance that has a point in the range and per block of BD features, tiles of
-[BN rows, BD features]; it scans no further than the last point wanted. Instances whose scores span
-more than 600 go a row at a time, on the scale of the largest surviving score.
+Mapping: a program per instance that has a point in the range and per block of BD features, tiles
+of [BN rows, BD features]; it scans no further than the last point wanted. Instances whose scores
+span more than 600 go a row at a time, on the scale of the largest surviving score.
 
 Memory traffic: values of the survivors once, one vector written a point.
 

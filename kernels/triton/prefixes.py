@@ -1,17 +1,18 @@
-"""Every prefix of every ranking: the reverse scan, the decision by margins, the first flip, the curves.
+"""Every prefix of every ranking: reverse scan, decision by margins, first flip, curves.
 
-Formula: over the survivors of prefix k, `A_k = sum a_i` and `M_{k,c} = sum a_i [(s_y + b_y) - (s_c + b_c)]`,
-summed from the tail of the ranking in float64. The decision is the class of smallest `M_{k,c}`
-(`M_{k,y} = 0`), the lowest on ties, `argmax b` where `A_k = 0`. Logits relative to the label's are
-`-M_{k,c} / A_k`: all that probabilities, JS and KL need. Row u of the scan has u survivors: it is
-prefix `k = n - u` when erasing and `k = u` when keeping, so one forward scan serves both.
+Formula: over the survivors of prefix k, `A_k = sum a_i` and `M_{k,c} = sum a_i [(s_y + b_y) - (s_c
++ b_c)]`, summed from the tail of the ranking in float64. The decision is the class of smallest
+`M_{k,c}` (`M_{k,y} = 0`), the lowest on ties, `argmax b` where `A_k = 0`. Logits relative to the
+label's are `-M_{k,c} / A_k`: all that probabilities, JS and KL need. Row u of the scan has u
+survivors: it is prefix `k = n - u` when erasing and `k = u` when keeping, so one forward scan
+serves both.
 
-Data layout: orders [R, T] int64, weights [T] float64 (NaN where bad), contributions [T, C]; results
-[R, B], curves [R, T + B].
+Data layout: orders [R, T] int64, weights [T] float64 (NaN where bad), contributions [T, C];
+results [R, B], curves [R, T + B].
 
-Mapping: a program takes a few instances of one ranking, in tiles of [BN rows, BC classes]; sums are
-carried from tile to tile. Instances with status UNDERFLOW go a row at a time: their sums are kept on
-the scale of the largest surviving score and rescaled where it changes.
+Mapping: a program takes a few instances of one ranking, in tiles of [BN rows, BC classes]; sums
+are carried from tile to tile. Instances with status UNDERFLOW go a row at a time: their sums are
+kept on the scale of the largest surviving score and rescaled where it changes.
 
 Memory traffic: per ranking and item 8 bytes of order, 8 of weight and 4 C of contributions, the
 latter two gathered from the caches; writes are the results and the curves asked for.
@@ -170,8 +171,8 @@ def _scan(
     do_not_specialize_on_alignment=["SCORE", "BIAS"],
 )
 def prefixes_kernel(
-    S, WEIGHT, SCORE, score_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL, LOGP, TOLERANCE, FIRST,
-    FLIP, REMOVED, STATUS, JS, KL, LABEL_PROB, MASS, DECISION, LOGITS, T, B, group,
+    S, WEIGHT, SCORE, score_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL, LOGP, TOLERANCE,
+    FIRST, FLIP, REMOVED, STATUS, JS, KL, LABEL_PROB, MASS, DECISION, LOGITS, T, B, group,
     C: tl.constexpr, KEEP: tl.constexpr, IS_SCORES: tl.constexpr, WANT_JS: tl.constexpr,
     WANT_KL: tl.constexpr, WANT_LABEL_PROB: tl.constexpr, WANT_MASS: tl.constexpr,
     WANT_DECISION: tl.constexpr, WANT_LOGITS: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
@@ -248,6 +249,6 @@ def erase_prefixes(
                 first_flip[part], flip_label[part], removed_mass[part], status, out["js"],
                 out["kl"], out["label_prob"], out["mass"], out["decision"], out["logits"],
                 num_items, num_instances, group, C=num_classes, KEEP=keep, IS_SCORES=is_scores,
-                LOW=tile.low, HIGH=tile.high, BN=tile.items, BC=tile.classes, num_warps=tile.warps, maxnreg=tile.registers,
-                **wanted,
+                LOW=tile.low, HIGH=tile.high, BN=tile.items, BC=tile.classes, num_warps=tile.warps,
+                maxnreg=tile.registers, **wanted,
             )  # fmt: skip

@@ -1,8 +1,8 @@
 """Keys of random orders, the same on every backend and whatever the batch.
 
-Formula: `stream = mix(mix(mix(seed + g) + order + g) + id + g)`, key of position i
-`mix(stream + (i + 1) g)` with `g = 0x9E3779B97F4A7C15` and `mix` the finaliser of splitmix64; the order is
-by descending unsigned key, here mapped to signed ones by flipping the top bit.
+Formula: `stream = mix(mix(mix(seed + g) + order + g) + id + g)`, key of position i `mix(stream +
+(i + 1) g)` with `g = 0x9E3779B97F4A7C15` and `mix` the finaliser of splitmix64; the order is by
+descending unsigned key, here mapped to signed ones by flipping the top bit.
 
 Data layout: ids [B], one row of keys [T] int64 for each of consecutive order numbers.
 

@@ -1,16 +1,17 @@
 """Erasing every item alone: decision, JS, drop of the label's probability, ranking keys.
 
-Formula: `M_{-i,c} = sum_{j != i} m_{j,c}`, `A_{-i} = sum_{j != i} a_j`, both by additions (see `others.py`);
-decision, probabilities and JS from them as for prefixes.
+Formula: `M_{-i,c} = sum_{j != i} m_{j,c}`, `A_{-i} = sum_{j != i} a_j`, both by additions (see
+`others.py`); decision, probabilities and JS from them as for prefixes.
 
-Data layout: weights [T] float64, contributions [T, C]; results [T]; keys [T] int64 (`ordered_key`).
+Data layout: weights [T] float64, contributions [T, C]; results [T]; keys [T] int64
+(`ordered_key`).
 
 Mapping: a program per few instances, tiles of [BN items, BC classes].
 
 Memory traffic: weights and contributions four times from the caches, the results once.
 
-Assumptions: none beyond `decide.py`; instances without a label get -1 and NaN, without mass no flip,
-JS 0 and drop 0.
+Assumptions: none beyond `decide.py`; instances without a label get -1 and NaN, without mass no
+flip, JS 0 and drop 0.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ from .others import (
 
 @helper
 def _singles(
-    S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, LOGP, TOLERANCE, STATUS, AFTER, FLIP, JS, DROP,
-    JS_KEY, DROP_KEY, status, y, b, begin, n, C: tl.constexpr, WANT_FLIP: tl.constexpr,
+    S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, LOGP, TOLERANCE, STATUS, AFTER, FLIP, JS,
+    DROP, JS_KEY, DROP_KEY, status, y, b, begin, n, C: tl.constexpr, WANT_FLIP: tl.constexpr,
     WANT_JS: tl.constexpr, WANT_DROP: tl.constexpr, WANT_JS_KEY: tl.constexpr,
     WANT_DROP_KEY: tl.constexpr, UNDER: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
@@ -108,7 +109,7 @@ def _singles(
         if WANT_JS or WANT_DROP or WANT_JS_KEY or WANT_DROP_KEY:
             new = row_log_probabilities(margins, alive, bias, C, BC)
             if WANT_JS or WANT_JS_KEY:
-                js, kl = divergences(new, old)
+                js, _ = divergences(new, old)
                 js = tl.where(weighted, js, tl.where(labelled, 0.0, float("nan")))
                 if WANT_JS:
                     tl.store(JS + item, js.to(JS.dtype.element_ty), mask=inside)
@@ -129,9 +130,9 @@ def _singles(
         )
         mass += tl.sum(weight, axis=0)
         sums += tl.sum(terms, axis=0)
-    if WANT_FLIP or WANT_JS or WANT_DROP:
-        if weighted & (tl.sum(close, axis=0) > 0):
-            tl.atomic_or(STATUS + b, NEAR_TIE)
+    found = weighted & (tl.sum(close, axis=0) > 0)
+    if (WANT_FLIP or WANT_JS or WANT_DROP) and found:
+        tl.atomic_or(STATUS + b, NEAR_TIE)
 
 
 @triton.jit(
@@ -139,8 +140,8 @@ def _singles(
     do_not_specialize_on_alignment=["SCORE", "BIAS", "JS_KEY", "DROP_KEY"],
 )
 def singles_kernel(
-    S, WEIGHT, SCORE, score_stride, OFFSETS, BIAS, bias_stride, LABEL, LOGP, TOLERANCE, STATUS, AFTER,
-    FLIP, JS, DROP, JS_KEY, DROP_KEY, B, group, C: tl.constexpr, IS_SCORES: tl.constexpr,
+    S, WEIGHT, SCORE, score_stride, OFFSETS, BIAS, bias_stride, LABEL, LOGP, TOLERANCE, STATUS,
+    AFTER, FLIP, JS, DROP, JS_KEY, DROP_KEY, B, group, C: tl.constexpr, IS_SCORES: tl.constexpr,
     WANT_FLIP: tl.constexpr, WANT_JS: tl.constexpr, WANT_DROP: tl.constexpr,
     WANT_JS_KEY: tl.constexpr, WANT_DROP_KEY: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
     BN: tl.constexpr, BC: tl.constexpr,
@@ -156,14 +157,14 @@ def singles_kernel(
                 if IS_SCORES and (status & UNDERFLOW) != 0:
                     _singles(
                         S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, LOGP, TOLERANCE, STATUS,
-                        AFTER, FLIP, JS, DROP, JS_KEY, DROP_KEY, status, y, b, begin, n, C, WANT_FLIP,
-                        WANT_JS, WANT_DROP, WANT_JS_KEY, WANT_DROP_KEY, True, BN, BC,
+                        AFTER, FLIP, JS, DROP, JS_KEY, DROP_KEY, status, y, b, begin, n, C,
+                        WANT_FLIP, WANT_JS, WANT_DROP, WANT_JS_KEY, WANT_DROP_KEY, True, BN, BC,
                     )  # fmt: skip
                 else:
                     _singles(
                         S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, LOGP, TOLERANCE, STATUS,
-                        AFTER, FLIP, JS, DROP, JS_KEY, DROP_KEY, status, y, b, begin, n, C, WANT_FLIP,
-                        WANT_JS, WANT_DROP, WANT_JS_KEY, WANT_DROP_KEY, False, BN, BC,
+                        AFTER, FLIP, JS, DROP, JS_KEY, DROP_KEY, status, y, b, begin, n, C,
+                        WANT_FLIP, WANT_JS, WANT_DROP, WANT_JS_KEY, WANT_DROP_KEY, False, BN, BC,
                     )  # fmt: skip
 
 
@@ -196,5 +197,6 @@ def erase_each(
             contributions, weight, attention, attention.stride(0), offsets, bias,
             bias.stride(0) if bias.ndim == 2 else 0, label, log_probabilities, tolerance, status,
             after, *rows, num_instances, group, C=num_classes, IS_SCORES=is_scores, LOW=tile.low,
-            HIGH=tile.high, BN=tile.items, BC=tile.classes, num_warps=tile.warps, maxnreg=tile.registers, **wanted,
+            HIGH=tile.high, BN=tile.items, BC=tile.classes, num_warps=tile.warps,
+            maxnreg=tile.registers, **wanted,
         )  # fmt: skip

@@ -129,6 +129,6 @@ def sort(
     for row in range(0, rows, step):
         part = keys[row : row + step]
         sort_kernel[(triton.cdiv(num_instances, group), len(part))](
-            part, order[row : row + step], scratch, offsets, status, num_items, num_instances, group,
-            CH=run, STEP=16, BN=max(128, run), num_warps=warps,
+            part, order[row : row + step], scratch, offsets, status, num_items, num_instances,
+            group, CH=run, STEP=16, BN=max(128, run), num_warps=warps,
         )  # fmt: skip
