@@ -35,7 +35,7 @@ class TokenisedText:
 
 @lru_cache(maxsize=1)
 def _language() -> Language:
-    import spacy  # 1.8 s of import, needed only where text is read
+    import spacy  # slow to import, and needed only where text is read
 
     language = spacy.blank("en")
     language.add_pipe("sentencizer")

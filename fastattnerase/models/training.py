@@ -351,7 +351,8 @@ class _Checkpoint:
         needed = {self._tensors(state.best_epoch)}
         if not state.finished:
             needed.add(self._tensors(epoch))
-        for path in self.directory.glob("epoch-*.safetensors"):
+        # Older epochs, and what a killed process had half written.
+        for path in self.directory.glob("*.safetensors*"):
             if path not in needed:
                 path.unlink()
 

@@ -154,6 +154,7 @@ def test_an_interruption_while_a_checkpoint_is_written(
             train(build_model(MODEL, vocabulary, 2), *data, CONFIG, tmp_path / "cut")
     again = build_model(MODEL, vocabulary, 2)
     result = train(again, *data, CONFIG, tmp_path / "cut")
+    assert not list((tmp_path / "cut" / "checkpoint").glob("*.safetensors.*"))
     assert result.resumed_epochs == 1
     assert numbers(result) == numbers(wanted)
     assert torch.equal(weights(again), weights(whole))
