@@ -35,6 +35,7 @@ from harness import (
     duration,
     head_of,
     keys_from_orders,
+    load_emulator,
     machine,
     markdown,
     quantity,
@@ -372,21 +373,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
             if name not in known:
                 parser.error(f"unknown {name!r}; known: {', '.join(known)}")
     return options
-
-
-def load_emulator() -> None:
-    """Register the CUDA kernels under the host emulator, the tests' way."""
-    import importlib.util
-
-    from fastattnerase.backends import register
-
-    path = Path(__file__).parents[1] / "python_tests" / "cuda" / "emulator.py"
-    spec = importlib.util.spec_from_file_location("fastattnerase_emulator", path)
-    if spec is None or spec.loader is None:
-        raise RuntimeError(f"cannot load {path.name}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    register(module.load())
 
 
 def main(arguments: list[str] | None = None) -> int:

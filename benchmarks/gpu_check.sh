@@ -49,7 +49,7 @@ export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
 export PIP_NO_INDEX=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
 start=$SECONDS
 limit=${LIMIT:-$([ $quick = 1 ] && echo 180 || echo 480)}
-[ $mode = emulated ] && limit=${LIMIT:-1800}
+[ $mode = emulated ] && limit=${LIMIT:-3600}
 verdicts=$work/verdicts
 mkdir "$verdicts"
 
@@ -137,12 +137,13 @@ if [ $mode = gpu ]; then
   wait
   stage bench 200 bash -c 'bench "$@"' bench "${flags[@]}"
 else
-  stage build 300 bash -c build
-  stage cuda 900 bash -c 'contract cuda-emulated' &
-  stage triton 900 bash -c 'contract triton' &
+  stage build 900 bash -c build
+  stage cuda 1500 bash -c 'contract cuda-emulated' &
+  stage triton 1500 bash -c 'contract triton' &
+  # compute-sanitizer needs a GPU: its cases run bare here, on the emulator.
+  stage memcheck 600 "$python" "$root/benchmarks/sanitizer_cases.py" --emulated &
   wait
   stage bench 600 bash -c 'bench --emulated "$@"' bench "${flags[@]}"
-  # compute-sanitizer has no CPU form; the emulator runs under AddressSanitizer in the tests.
 fi
 
 echo

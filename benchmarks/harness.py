@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib.util
 import os
 import platform
 import statistics
@@ -66,6 +67,19 @@ class Engine:
             Result(found.label, found.first_flip, found.flip_label, found.removed_mass),
             near,
         )
+
+
+def load_emulator() -> None:
+    """Register the CUDA kernels under the host emulator, the tests' way."""
+    from fastattnerase.backends import register  # after the interpreter has been chosen
+
+    path = Path(__file__).parents[1] / "python_tests" / "cuda" / "emulator.py"
+    spec = importlib.util.spec_from_file_location("fastattnerase_emulator", path)
+    if spec is None or spec.loader is None:
+        raise RuntimeError(f"cannot load {path.name}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    register(module.load())
 
 
 class Disagreement(Exception):

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import problems
 import torch
-from harness import Engine
+from harness import Engine, load_emulator
 from problems import RANKINGS, Data
 
 CURVES = ("js", "kl", "label_prob", "mass", "decision", "logits")
@@ -33,39 +33,40 @@ def cases(smallest: bool) -> Iterator[tuple[str, Data]]:
             yield f"{name} {dtype}", data
 
 
-def on_gpu(data: Data) -> Data:
+def to(data: Data, device: str) -> Data:
     return replace(
         data,
-        values=data.values.cuda(),
-        scores=data.scores.cuda(),
-        offsets=data.offsets.cuda(),
-        head_weight=data.head_weight.cuda(),
-        head_bias=data.head_bias.cuda(),
+        values=data.values.to(device),
+        scores=data.scores.to(device),
+        offsets=data.offsets.to(device),
+        head_weight=data.head_weight.to(device),
+        head_bias=data.head_bias.to(device),
     )
 
 
-def run(name: str, data: Data, smallest: bool) -> None:
-    engine = Engine(on_gpu(data), "cuda")
+def run(name: str, data: Data, smallest: bool, backend: str) -> None:
+    engine = Engine(to(data, "cuda" if backend == "cuda" else "cpu"), backend)
     fae, batch = engine.fae, engine.batch
     engine.sweep()
     engine.sweep(single=True, minimal=True, curves=CURVES)
     if not smallest:
-        order = fae.rank(batch, "attention", backend="cuda")
+        order = fae.rank(batch, "attention", backend=backend)
         for direction in ("erase", "keep"):
             rankings = [*RANKINGS, "renormalized_gradient", "leave_one_out", "minimal", order]
-            fae.erase_prefixes(batch, rankings, direction=direction, backend="cuda")
+            fae.erase_prefixes(batch, rankings, direction=direction, backend=backend)
         engine.each()
         engine.minimal()
         if data.items < 400:
-            fae.erase_prefixes(batch, ["greedy"], backend="cuda")
+            fae.erase_prefixes(batch, ["greedy"], backend=backend)
             pooled_head = fae.AttentionBatch(
                 batch.values,
                 batch.offsets,
                 scores=batch.scores,
                 head=lambda pooled, instance: pooled.float()[:, :4].contiguous(),
             )
-            fae.erase_prefixes(pooled_head, ["attention", order], backend="cuda")
-    torch.cuda.synchronize()
+            fae.erase_prefixes(pooled_head, ["attention", order], backend=backend)
+    if backend == "cuda":
+        torch.cuda.synchronize()
     print(f"ran {name}", flush=True)
 
 
@@ -74,6 +75,9 @@ if __name__ == "__main__":
     parser.add_argument(
         "--smallest", action="store_true", help="one dtype and two calls a path, for slow tools"
     )
+    parser.add_argument("--emulated", action="store_true", help="on the host emulator, no GPU")
     options = parser.parse_args()
+    if options.emulated:
+        load_emulator()
     for case, problem in cases(options.smallest):
-        run(case, problem, options.smallest)
+        run(case, problem, options.smallest, "cuda-emulated" if options.emulated else "cuda")
