@@ -186,7 +186,7 @@ struct SweepArgs {
     p.C = args.integer("C", 1);
     p.R = args.integer("R", 0);
     p.head_weight = args.address<const void>("head_weight", true);
-    p.head_bias = args.address<const void>("head_bias", true);
+    p.head_bias = args.address<const void>("head_bias", p.B > 0);
     p.head_bias_stride_b = read_stride(args, "head_bias_stride_b", p.B, p.C);
     p.head_bias_dtype =
         static_cast<std::int32_t>(args.integer("head_bias_dtype", kFloat32, kFloat64));

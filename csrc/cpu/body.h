@@ -2,6 +2,9 @@
 // FAE_VARIANT_NAME (a string) are defined. Everything here is internal to the including unit; no
 // standard templates, whose weak symbols could hand code for one instruction set to another's
 // machine.
+#if defined(FAE_NARROW)
+#include <immintrin.h>
+#endif
 #include <math.h>
 #include <string.h>
 
@@ -25,6 +28,16 @@ namespace FAE_ISA {
 #include "cpu/scan.h"
 #include "cpu/rankings.h"
 #include "cpu/minimal.h"
+#if defined(FAE_NARROW)
+#include "cpu/avx512/vectors.h"
+#include "cpu/avx512/projection.h"
+#include "cpu/avx512/network.h"
+#include "cpu/avx512/narrow.h"
+#include "cpu/avx512/divergence.h"
+#include "cpu/avx512/minimal.h"
+#include "cpu/avx512/single.h"
+#include "cpu/avx512/short.h"
+#endif
 #include "cpu/sweep_body.h"
 #include "cpu/pooled.h"
 // clang-format on
@@ -34,8 +47,8 @@ namespace FAE_ISA {
 
 const Variant FAE_VARIANT = {
     FAE_VARIANT_NAME, FAE_ISA::shared_bytes, FAE_ISA::work_bytes,        FAE_ISA::run,
-    FAE_ISA::load,    FAE_ISA::project,      FAE_ISA::originate,         FAE_ISA::num_parts,
-    FAE_ISA::part,    FAE_ISA::finish,       FAE_ISA::pooled_work_bytes, FAE_ISA::pooled,
+    FAE_ISA::load,    FAE_ISA::project,      FAE_ISA::originate,         FAE_ISA::rank,
+    FAE_ISA::minimal, FAE_ISA::finish,       FAE_ISA::pooled_work_bytes, FAE_ISA::pooled,
 };
 
 }  // namespace fae::cpu

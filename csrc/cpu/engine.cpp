@@ -127,21 +127,31 @@ void sweep_long(const Context& c, const Variant& v, const Memory& m, std::int32_
     }
   });
   v.originate(c, shared, m.work_of(0));
-  const std::int64_t parts = v.num_parts(c);
+  // Groups of rankings, then the minimal set; a group is what one thread scans together.
+  const std::int64_t group = std::clamp<std::int64_t>((c.p.R + threads - 1) / threads, 1, kGroup);
+  const std::int64_t groups = (c.p.R + group - 1) / group;
+  const bool minimal = c.p.minimal_size != nullptr || c.p.minimal_flip_label != nullptr ||
+                       c.p.minimal_order != nullptr;
   std::atomic<std::int64_t> status{0};
   Error first;
-  std::int64_t first_part = kNone;
+  std::int64_t first_group = kNone;
   std::mutex mutex;
   next = 0;
   run_on_threads(threads, [&](std::int32_t thread) {
-    for (std::int64_t r = next++; r < parts; r = next++) {
+    for (std::int64_t g = next++; g < groups + (minimal ? 1 : 0); g = next++) {
       std::int64_t bits = 0;
-      const Error found = v.part(c, shared, m.work_of(thread), r, &bits);
+      Error found;
+      if (g < groups) {
+        found = v.rank(c, shared, m.work_of(thread), g * group, std::min(c.p.R, (g + 1) * group),
+                       &bits);
+      } else {
+        v.minimal(c, shared, m.work_of(thread), &bits);
+      }
       status |= bits;
       const std::lock_guard<std::mutex> lock(mutex);
-      if (found.fault != Fault::kNone && r < first_part) {
+      if (found.fault != Fault::kNone && g < first_group) {
         first = found;
-        first_part = r;
+        first_group = g;
       }
     }
   });

@@ -30,6 +30,11 @@ struct Instance {
   double tolerance;              // of near-ties, per unit of mass
   bool any_bad, bad_bias, underflow;  // any_bad: an item or the bias
   bool invalid;
+  // The narrow way (avx512/narrow.h): contributions by class, rows of margins in `rows`.
+  bool narrow;
+  float* columns;         // [C, pitch], null where no instance takes this way
+  float* packed_weights;  // [D, C]
+  std::int64_t pitch;
   std::int64_t status;
 };
 
@@ -70,11 +75,39 @@ inline Wanted wanted(const SweepParams& p) {
   return w;
 }
 
+inline bool wants_minimal(const SweepParams& p) {
+  return p.minimal_size != nullptr || p.minimal_flip_label != nullptr || p.minimal_order != nullptr;
+}
+
+// Whether instances of this call may go the narrow way, and how wide its rows are.
+inline bool narrow_possible(const SweepParams& p) {
+#if defined(FAE_NARROW)
+  if (p.H != 1 || p.C < 2 || p.C > 16 || p.keep != 0 || p.values_dtype == kFloat64 ||
+      p.curve_decision != nullptr || p.curve_logits != nullptr) {
+    return false;
+  }
+  for (std::int64_t r = 0; r < p.R; ++r) {
+    if (p.rankings[r] == kGreedy) return false;
+  }
+  return true;
+#else
+  static_cast<void>(p);
+  return false;
+#endif
+}
+
+inline std::int64_t row_width(std::int64_t C) { return C <= 8 ? 8 : 16; }
+
 inline Instance lay_out(const SweepParams& p, std::int64_t n, Arena& arena) {
   const Wanted want = wanted(p);
+  const bool narrow = narrow_possible(p);
   Instance I{};
   I.n = n;
-  I.rows = arena.take<double>(n * p.H * p.C);
+  I.packed_weights = arena.take<float>(narrow ? p.D * p.C : 0);
+  I.rows = arena.take<double>(n * (narrow ? row_width(p.C) : p.H * p.C));
+  I.pitch = (n + 15) / 16 * 16;
+  I.columns = arena.take<float>(narrow ? I.pitch * p.C : 0);
+  if (!narrow) I.columns = nullptr;
   I.a = arena.take<double>(n * p.H);
   I.e = arena.take<double>(p.is_scores ? n * p.H : 0);
   I.mass = p.H == 1 ? I.a : arena.take<double>(n);
@@ -151,23 +184,24 @@ inline bool has_mass(const SweepParams& p, const Instance& I, std::int64_t i, st
   return I.a[i * p.H + h] > 0;
 }
 
-inline Error load_instance(const Context& c, std::int64_t index, Instance& I) {
-  const SweepParams& p = c.p;
-  const std::int64_t H = p.H;
+// What does not depend on the attention.
+inline void load_frame(const SweepParams& p, std::int64_t index, Instance& I) {
   I.index = index;
   I.first = p.offsets[index];
   I.label = -1;
-  I.any_bad = I.bad_bias = I.underflow = I.invalid = false;
+  I.any_bad = I.bad_bias = I.underflow = I.invalid = I.narrow = false;
   I.status = I.n == 0 ? kEmpty : I.n == 1 ? kSingle : StatusBit{};
-
   load_elements(p.head_bias, p.head_bias_dtype, index * p.head_bias_stride_b, 1, p.C, I.bias);
   I.bias_label = 0;
   for (std::int64_t k = 0; k < p.C; ++k) {
     if (!is_finite(I.bias[k])) I.bad_bias = true;
     if (I.bias[k] > I.bias[I.bias_label]) I.bias_label = k;
   }
-
   memset(I.bad, 0, I.n);
+}
+
+inline Error load_attention(const SweepParams& p, Instance& I) {
+  const std::int64_t H = p.H;
   for (std::int64_t h = 0; h < H; ++h) {
     const std::int64_t first = I.first * p.attention_stride_t + h * p.attention_stride_h;
     double* to = p.is_scores ? I.e : I.a;
@@ -288,4 +322,23 @@ inline void project_rows(const SweepParams& p, Instance& I, std::int64_t begin, 
                            return to;
                          });
   }
+}
+
+// The largest norm, read again where its float32 square is not one.
+inline double largest_norm(const SweepParams& p, const Instance& I) {
+  double norm2 = 0;
+  for (std::int64_t s = 0; s * kSlice < I.n; ++s) norm2 = I.norm2[s] > norm2 ? I.norm2[s] : norm2;
+  if (I.columns == nullptr || (norm2 > 1e-30 && norm2 < 1e37)) return sqrt(norm2);
+  norm2 = 0;
+  float x[kMaxSpan];
+  for (std::int64_t i = 0; i < I.n; ++i) {
+    double sum = 0;
+    for (std::int64_t d = 0; d < p.D; d += kMaxSpan) {
+      const std::int64_t span = p.D - d < kMaxSpan ? p.D - d : kMaxSpan;
+      load_elements(p.values, p.values_dtype, (I.first + i) * p.values_stride_t + d, 1, span, x);
+      sum += squared_norm(x, span);
+    }
+    norm2 = sum > norm2 ? sum : norm2;
+  }
+  return sqrt(norm2);
 }

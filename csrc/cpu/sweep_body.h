@@ -17,6 +17,12 @@ inline std::int64_t shared_bytes(const SweepParams& p, std::int64_t n) {
 inline std::int64_t work_bytes(const SweepParams& p, std::int64_t n) {
   Arena arena(nullptr);
   lay_out_work(p, n, arena);
+#if defined(FAE_NARROW)
+  if (narrow_possible(p)) {
+    lay_out_narrow(p, n, arena);
+    lay_out_run(p, arena);
+  }
+#endif
   return arena.used();
 }
 
@@ -61,22 +67,53 @@ inline void write_invalid(const SweepParams& p, std::int64_t b, std::int64_t n) 
   }
 }
 
-inline Error load(const Context& c, std::int64_t index, char* shared) {
+// Reads the instance's attention; `shared` must have been prepared.
+inline Error load_prepared(const Context& c, std::int64_t index, char* shared) {
   const SweepParams& p = c.p;
   const std::int64_t n = p.offsets[index + 1] - p.offsets[index];
   Arena arena(shared);
   Shared* s = arena.take<Shared>(1);
-  s->instance = lay_out(p, n, arena);
-  Error error = load_instance(c, index, s->instance);
+  Instance& I = s->instance = lay_out(p, n, arena);
+  load_frame(p, index, I);
+#if defined(FAE_NARROW)
+  I.narrow = I.columns != nullptr && n > 0 && load_narrow(p, I);
+  if (I.narrow) return {};
+#endif
+  Error error = load_attention(p, I);
   if (error.fault != Fault::kNone && p.validate == 0) {
-    s->instance.invalid = true;
+    I.invalid = true;
     error = {};
   }
   return error;
 }
 
+// What all instances of a thread share.
+inline void prepare(const Context& c, char* shared) {
+#if defined(FAE_NARROW)
+  if (!narrow_possible(c.p)) return;
+  Arena arena(shared);
+  arena.take<Shared>(1);
+  pack_weights(c.p, lay_out(c.p, 0, arena).packed_weights);
+#else
+  static_cast<void>(c);
+  static_cast<void>(shared);
+#endif
+}
+
+inline Error load(const Context& c, std::int64_t index, char* shared) {
+  prepare(c, shared);
+  return load_prepared(c, index, shared);
+}
+
 inline void project(const Context& c, char* shared, std::int64_t begin, std::int64_t end) {
-  project_rows(c.p, instance_at(shared), begin, end);
+  Instance& I = instance_at(shared);
+#if defined(FAE_NARROW)
+  if (I.columns != nullptr) {
+    project_narrow(c.p, I, begin, end);
+    return;
+  }
+#endif
+  project_rows(c.p, I, begin, end);
 }
 
 // Every item erased alone.
@@ -111,49 +148,37 @@ inline void single_items(const SweepParams& p, Instance& I, Work& w) {
   if (near && outputs) I.status |= kNearTie;
 }
 
-// The original decision and what the rankings share.
-inline void originate(const Context& c, char* shared, char* work) {
-  const SweepParams& p = c.p;
-  Instance& I = instance_at(shared);
-  if (I.invalid) return;
-  Work w = work_at(p, I.n, work);
-  bool bad_item = false;
-  for (std::int64_t i = 0; i < I.n; ++i) bad_item = bad_item || I.bad[i] != 0;
-  I.any_bad = bad_item || I.bad_bias;
-  double norm2 = 0;
-  for (std::int64_t s = 0; s * kSlice < I.n; ++s) norm2 = I.norm2[s] > norm2 ? I.norm2[s] : norm2;
-  if (I.n > 0 && I.with_mass == 0 && !bad_item) I.status |= kZeroMass;
-  if (I.any_bad) I.status |= kNonFinite;
-  if (I.underflow) I.status |= kUnderflow;
-
-  if (I.any_bad) {
-    for (std::int64_t k = 0; k < p.C; ++k) I.probability[k] = I.log_probability[k] = kNan;
-  } else {
-    const StateShape plain{p.H, p.C, false};
-    Judging& j = w.judging;
-    clear(plain, j.state);
-    for (std::int64_t i = 0; i < I.n; ++i) add(plain, I, i, j.state);
-    plain_logits(plain, I, j.state, j.logits);
-    I.label = 0;
-    double largest_bias = 0;
-    for (std::int64_t k = 0; k < p.C; ++k) {
-      if (j.logits[k] > j.logits[I.label]) I.label = k;
-      const double size = I.bias[k] < 0 ? -I.bias[k] : I.bias[k];
-      largest_bias = size > largest_bias ? size : largest_bias;
+// The caller's order into w.order, or the caller's scores into w.keys.
+inline Error given_keys(const SweepParams& p, const Instance& I, std::int64_t r, Work& w) {
+  const std::int64_t n = I.n;
+  const std::int64_t row = p.ranking_args[r];
+  if (p.rankings[r] == kGivenKeys) {
+    load_elements(p.keys[row], p.keys_dtype[row], I.first, 1, n, w.keys);
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (w.keys[i] != w.keys[i]) return {Fault::kNanKey, I.index, i, row, w.keys[i]};
     }
-    for (std::int64_t k = 0; k < p.C; ++k) j.relative[k] = j.logits[k] - j.logits[I.label];
-    softmax(j.relative, p.C, I.probability, I.log_probability);
-    I.tolerance = kNearTieTolerance * (sqrt(norm2) * c.max_head_norm + largest_bias);
-    // The compared sums of k = 0, in position order.
-    const StateShape shape = state_shape(p, I);
-    clear(shape, j.state);
-    for (std::int64_t i = 0; i < I.n; ++i) add(shape, I, i, j.state);
-    if (judge(shape, I, j.state, j.logits).near) I.status |= kNearTie;
+    return {};
   }
-  const Wanted want = wanted(p);
-  if (want.gradient) gradient_keys(p, I);
-  if (want.single) single_items(p, I, w);
+  const std::int64_t* given = p.orders[row] + I.first;
+  unsigned char* seen = reinterpret_cast<unsigned char*>(w.keys);
+  memset(seen, 0, n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (given[i] < 0 || given[i] >= n || seen[given[i]] != 0) {
+      return {Fault::kNotPermutation, I.index, i, row, static_cast<double>(given[i])};
+    }
+    seen[given[i]] = 1;
+    w.order[i] = static_cast<std::uint32_t>(given[i]);
+  }
+  return {};
 }
+
+inline void write_order(const Instance& I, const std::uint32_t* order, std::int64_t* to) {
+  for (std::int64_t i = 0; i < I.n; ++i) to[I.first + i] = order[i];
+}
+
+#if defined(FAE_NARROW)
+#include "cpu/avx512/sweep.h"
+#endif
 
 // Leaves the order of ranking r in w.order.
 inline Error rank_items(const SweepParams& p, const Instance& I, std::int64_t r, Work& w) {
@@ -194,60 +219,70 @@ inline Error rank_items(const SweepParams& p, const Instance& I, std::int64_t r,
     case kMinimal:
       minimal_set(p, I, w);
       break;
-    case kGivenOrder: {
-      const std::int64_t* given = p.orders[row] + I.first;
-      unsigned char* seen = reinterpret_cast<unsigned char*>(w.keys);
-      memset(seen, 0, n);
-      for (std::int64_t i = 0; i < n; ++i) {
-        if (given[i] < 0 || given[i] >= n || seen[given[i]] != 0) {
-          return {Fault::kNotPermutation, I.index, i, row, static_cast<double>(given[i])};
-        }
-        seen[given[i]] = 1;
-        w.order[i] = static_cast<std::uint32_t>(given[i]);
-      }
-      break;
+    default: {  // what the caller gives
+      const Error error = given_keys(p, I, r, w);
+      if (error.fault != Fault::kNone) return error;
+      if (p.rankings[r] == kGivenKeys) order_by(w.keys, n, w.sort, w.order);
     }
-    default:  // kGivenKeys
-      load_elements(p.keys[row], p.keys_dtype[row], I.first, 1, n, w.keys);
-      for (std::int64_t i = 0; i < n; ++i) {
-        if (w.keys[i] != w.keys[i]) return {Fault::kNanKey, I.index, i, row, w.keys[i]};
-      }
-      order_by(w.keys, n, w.sort, w.order);
   }
   return {};
 }
 
-inline bool wants_minimal(const SweepParams& p) {
-  return p.minimal_size != nullptr || p.minimal_flip_label != nullptr || p.minimal_order != nullptr;
-}
-
-inline std::int64_t num_parts(const Context& c) { return c.p.R + (wants_minimal(c.p) ? 1 : 0); }
-
-inline void write_order(const Instance& I, const std::uint32_t* order, std::int64_t* to) {
-  for (std::int64_t i = 0; i < I.n; ++i) to[I.first + i] = order[i];
-}
-
-inline Error part(const Context& c, char* shared, char* work, std::int64_t r,
-                  std::int64_t* status) {
+// The original decision and what the rankings share.
+inline void originate(const Context& c, char* shared, char* work) {
   const SweepParams& p = c.p;
-  const Instance& I = instance_at(shared);
-  if (I.invalid) return {};
+  Instance& I = instance_at(shared);
+  if (I.invalid) return;
+#if defined(FAE_NARROW)
+  if (I.narrow) {
+    if (originate_narrow(c, I, work)) return;
+    I.narrow = false;
+    I.label = -1;
+  }
+  if (I.columns != nullptr) columns_to_rows(p, I);
+#endif
   Work w = work_at(p, I.n, work);
+  bool bad_item = false;
+  for (std::int64_t i = 0; i < I.n; ++i) bad_item = bad_item || I.bad[i] != 0;
+  I.any_bad = bad_item || I.bad_bias;
+  if (I.n > 0 && I.with_mass == 0 && !bad_item) I.status |= kZeroMass;
+  if (I.any_bad) I.status |= kNonFinite;
+  if (I.underflow) I.status |= kUnderflow;
+
+  if (I.any_bad) {
+    for (std::int64_t k = 0; k < p.C; ++k) I.probability[k] = I.log_probability[k] = kNan;
+  } else {
+    const StateShape plain{p.H, p.C, false};
+    Judging& j = w.judging;
+    clear(plain, j.state);
+    for (std::int64_t i = 0; i < I.n; ++i) add(plain, I, i, j.state);
+    plain_logits(plain, I, j.state, j.logits);
+    I.label = 0;
+    double largest_bias = 0;
+    for (std::int64_t k = 0; k < p.C; ++k) {
+      if (j.logits[k] > j.logits[I.label]) I.label = k;
+      const double size = I.bias[k] < 0 ? -I.bias[k] : I.bias[k];
+      largest_bias = size > largest_bias ? size : largest_bias;
+    }
+    for (std::int64_t k = 0; k < p.C; ++k) j.relative[k] = j.logits[k] - j.logits[I.label];
+    softmax(j.relative, p.C, I.probability, I.log_probability);
+    I.tolerance = kNearTieTolerance * (largest_norm(p, I) * c.max_head_norm + largest_bias);
+    // The compared sums of k = 0, in position order.
+    const StateShape shape = state_shape(p, I);
+    clear(shape, j.state);
+    for (std::int64_t i = 0; i < I.n; ++i) add(shape, I, i, j.state);
+    if (judge(shape, I, j.state, j.logits).near) I.status |= kNearTie;
+  }
+  const Wanted want = wanted(p);
+  if (want.gradient) gradient_keys(p, I);
+  if (want.single) single_items(p, I, w);
+}
+
+inline Error rank_one(const SweepParams& p, const Instance& I, std::int64_t r, Work& w,
+                      std::int64_t* status) {
   const std::int64_t b = I.index;
-  if (r == p.R) {
-    const Minimal m = minimal_set(p, I, w);
-    if (m.near) *status |= kNearTie;
-    if (p.minimal_size != nullptr) p.minimal_size[b] = m.size;
-    if (p.minimal_flip_label != nullptr) p.minimal_flip_label[b] = m.label;
-    if (p.minimal_order != nullptr) write_order(I, w.order, p.minimal_order);
-    return {};
-  }
   const Error error = rank_items(p, I, r, w);
-  if (error.fault != Fault::kNone) {
-    if (p.validate != 0) return error;
-    *status |= kInvalid;
-    return {};
-  }
+  if (error.fault != Fault::kNone) return error;
   const Flip flip = scan(p, I, w.order, r, w.judging);
   if (flip.near) *status |= kNearTie;
   if (p.first_flip != nullptr) p.first_flip[r * p.B + b] = flip.first;
@@ -264,6 +299,44 @@ inline Error part(const Context& c, char* shared, char* work, std::int64_t r,
   return {};
 }
 
+inline Error rank(const Context& c, char* shared, char* work, std::int64_t begin, std::int64_t end,
+                  std::int64_t* status) {
+  const SweepParams& p = c.p;
+  const Instance& I = instance_at(shared);
+  if (I.invalid) return {};
+  Error error;
+#if defined(FAE_NARROW)
+  if (I.narrow) error = rank_group(p, I, work, begin, end, status);
+#endif
+  if (!I.narrow) {
+    Work w = work_at(p, I.n, work);
+    for (std::int64_t r = begin; r < end && error.fault == Fault::kNone; ++r) {
+      error = rank_one(p, I, r, w, status);
+    }
+  }
+  if (error.fault != Fault::kNone && p.validate == 0) {
+    *status |= kInvalid;
+    error = {};
+  }
+  return error;
+}
+
+inline void minimal(const Context& c, char* shared, char* work, std::int64_t* status) {
+  const SweepParams& p = c.p;
+  const Instance& I = instance_at(shared);
+  if (I.invalid || !wants_minimal(p)) return;
+  Work w = work_at(p, I.n, work);
+#if defined(FAE_NARROW)
+  const Minimal m = I.narrow ? minimal_of_narrow(p, I, work, &w.order) : minimal_set(p, I, w);
+#else
+  const Minimal m = minimal_set(p, I, w);
+#endif
+  if (m.near) *status |= kNearTie;
+  if (p.minimal_size != nullptr) p.minimal_size[I.index] = m.size;
+  if (p.minimal_flip_label != nullptr) p.minimal_flip_label[I.index] = m.label;
+  if (p.minimal_order != nullptr) write_order(I, w.order, p.minimal_order);
+}
+
 inline void finish(const Context& c, char* shared, std::int64_t status) {
   const SweepParams& p = c.p;
   const Instance& I = instance_at(shared);
@@ -278,19 +351,80 @@ inline void finish(const Context& c, char* shared, std::int64_t status) {
   }
 }
 
-inline Error run(const Context& c, std::int64_t begin, std::int64_t end, char* shared, char* work) {
-  for (std::int64_t b = begin; b < end; ++b) {
-    const std::int64_t n = c.p.offsets[b + 1] - c.p.offsets[b];
-    Error error = load(c, b, shared);
+// Everything of one instance whose items are projected.
+inline Error complete(const Context& c, char* shared, char* work) {
+  originate(c, shared, work);
+  std::int64_t status = 0;
+  for (std::int64_t r = 0; r < c.p.R; r += kGroup) {
+    const std::int64_t to = r + kGroup < c.p.R ? r + kGroup : c.p.R;
+    const Error error = rank(c, shared, work, r, to, &status);
     if (error.fault != Fault::kNone) return error;
-    project(c, shared, 0, n);
-    originate(c, shared, work);
-    std::int64_t status = 0;
-    for (std::int64_t r = 0; r < num_parts(c); ++r) {
-      error = part(c, shared, work, r, &status);
-      if (error.fault != Fault::kNone) return error;
+  }
+  minimal(c, shared, work, &status);
+  finish(c, shared, status);
+  return {};
+}
+
+inline Error run_alone(const Context& c, std::int64_t b, char* shared, char* work) {
+  const Error error = load_prepared(c, b, shared);
+  if (error.fault != Fault::kNone) return error;
+  project(c, shared, 0, c.p.offsets[b + 1] - c.p.offsets[b]);
+  return complete(c, shared, work);
+}
+
+#if defined(FAE_NARROW)
+// Instances projected in runs where they are short, and swept in registers where they are shorter.
+inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, char* shared,
+                        char* work) {
+  const SweepParams& p = c.p;
+  Arena arena(shared);
+  arena.take<Shared>(1);
+  const float* packed_weights = lay_out(p, 0, arena).packed_weights;
+  Arena run_arena(work);
+  const RunMemory run = lay_out_run(p, run_arena);
+  char* const rest = work + run_arena.used();
+  const bool in_registers = short_possible(p);
+  std::int64_t projected = begin;  // the end of the run
+  std::int64_t run_begin = 0;      // its first item
+  for (std::int64_t b = begin; b < end; ++b) {
+    const std::int64_t first = p.offsets[b];
+    const std::int64_t n = p.offsets[b + 1] - first;
+    if (b >= projected) {
+      run_begin = first;
+      projected = project_run(p, packed_weights, run, b, end);
     }
-    finish(c, shared, status);
+    if (b >= projected) {
+      const Error error = run_alone(c, b, shared, rest);
+      if (error.fault != Fault::kNone) return error;
+      continue;
+    }
+    float* columns = run.columns + (first - run_begin);
+    const float* norm2 = run.norm2 + (first - run_begin);
+    if (in_registers && n > 0 && n <= kShort && sweep_short(c, b, columns, kRun + 16, norm2))
+      continue;
+    const Error error = load_prepared(c, b, shared);
+    if (error.fault != Fault::kNone) return error;
+    Instance& I = instance_at(shared);
+    I.columns = columns;
+    I.pitch = kRun + 16;
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (i == 0 || norm2[i] > I.norm2[0]) I.norm2[0] = norm2[i];
+    }
+    const Error later = complete(c, shared, rest);
+    if (later.fault != Fault::kNone) return later;
+  }
+  return {};
+}
+#endif
+
+inline Error run(const Context& c, std::int64_t begin, std::int64_t end, char* shared, char* work) {
+  prepare(c, shared);
+#if defined(FAE_NARROW)
+  if (narrow_possible(c.p)) return run_narrow(c, begin, end, shared, work);
+#endif
+  for (std::int64_t b = begin; b < end; ++b) {
+    const Error error = run_alone(c, b, shared, work);
+    if (error.fault != Fault::kNone) return error;
   }
   return {};
 }

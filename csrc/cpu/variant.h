@@ -13,6 +13,8 @@ struct Context {
   double max_head_norm;  // max_c ||W_c||
 };
 
+constexpr std::int64_t kGroup = 4;  // rankings that are scanned together
+
 // An instance passes through: load, project (any split of its items), originate, then in any order
 // and on any thread the rankings and the minimal set. `shared` holds the instance, `work` what one
 // thread needs beside it. All addresses are aligned to 64 bytes.
@@ -26,10 +28,10 @@ struct Variant {
   Error (*load)(const Context& c, std::int64_t instance, char* shared);
   void (*project)(const Context& c, char* shared, std::int64_t begin, std::int64_t end);
   void (*originate)(const Context& c, char* shared, char* work);
-  // Part `part` of `num_parts`: a ranking each, and the minimal set. Returns status bits.
-  std::int64_t (*num_parts)(const Context& c);
-  Error (*part)(const Context& c, char* shared, char* work, std::int64_t part,
+  // Rankings [begin, end), at most kGroup of them; adds status bits.
+  Error (*rank)(const Context& c, char* shared, char* work, std::int64_t begin, std::int64_t end,
                 std::int64_t* status);
+  void (*minimal)(const Context& c, char* shared, char* work, std::int64_t* status);
   void (*finish)(const Context& c, char* shared, std::int64_t status);
 
   std::int64_t (*pooled_work_bytes)(const PooledParams& p, std::int64_t n);

@@ -1,0 +1,179 @@
+// Contributions of many items to few classes, read once: s_{i,c} = W_c · v_i for C <= 16.
+//
+// Mapping: 16 items in the lanes of one vector, C accumulators. Four features of 16 rows arrive as
+// 128-bit pieces, are transposed inside the quarters of four vectors (8 shuffles), and meet weights
+// that are broadcast from memory by the multiply-add itself: 4 C multiply-adds, plus 4 for the
+// norms. Traffic: the values once; contributions leave as C streams of 16 floats, class by class.
+// The 16 interleaved row streams defeat the hardware's prefetcher, so the rows that follow are
+// requested explicitly in address order.
+
+struct Rows {
+  const char* first;    // row of the block's lane 0
+  std::int64_t stride;  // bytes
+  std::int64_t valid;   // lanes that are items; the others repeat the last one
+};
+
+// Four features, `mask` of them, of 16 rows: column k of the result has feature k of every row.
+template <bool kFull>
+FAE_INLINE void load_columns(const Rows& rows, std::int64_t byte, __mmask8 mask, F16 (&x)[4]) {
+  const auto piece = [&](std::int64_t lane) {
+    if (!kFull) lane = lane < rows.valid ? lane : rows.valid - 1;
+    const float* at = reinterpret_cast<const float*>(rows.first + lane * rows.stride + byte);
+    return mask == 0xF ? _mm_loadu_ps(at) : _mm_maskz_loadu_ps(mask, at);
+  };
+  F16 r[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    r[j] = _mm512_castps128_ps512(piece(j));
+    r[j] = _mm512_mask_broadcast_f32x4(r[j], 0x00F0, piece(4 + j));
+    r[j] = _mm512_mask_broadcast_f32x4(r[j], 0x0F00, piece(8 + j));
+    r[j] = _mm512_mask_broadcast_f32x4(r[j], 0xF000, piece(12 + j));
+  }
+  const F16 a = _mm512_unpacklo_ps(r[0], r[1]), b = _mm512_unpackhi_ps(r[0], r[1]);
+  const F16 c = _mm512_unpacklo_ps(r[2], r[3]), d = _mm512_unpackhi_ps(r[2], r[3]);
+  x[0] = _mm512_shuffle_ps(a, c, 0x44);
+  x[1] = _mm512_shuffle_ps(a, c, 0xEE);
+  x[2] = _mm512_shuffle_ps(b, d, 0x44);
+  x[3] = _mm512_shuffle_ps(b, d, 0xEE);
+}
+
+// Adds `span` features, packed weights [span, C], to the accumulators.
+template <int C, bool kFull>
+FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t span,
+                           const char* ahead, std::int64_t ahead_bytes, F16 (&s)[C], F16& norm2) {
+  std::int64_t d = 0;
+  std::int64_t fetched = 0;
+  const std::int64_t step = ahead_bytes * 4 / (span > 4 ? span : 4) / 64 * 64 + 64;
+  for (; d + 4 <= span; d += 4) {
+    const std::int64_t until = fetched + step < ahead_bytes ? fetched + step : ahead_bytes;
+    for (; fetched < until; fetched += 64) __builtin_prefetch(ahead + fetched, 0, 2);
+    F16 x[4];
+    load_columns<kFull>(rows, d * 4, 0xF, x);
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      const float* w = weights + (d + k) * C;
+#pragma GCC unroll 16
+      for (int c = 0; c < C; ++c) s[c] = _mm512_fmadd_ps(x[k], _mm512_set1_ps(w[c]), s[c]);
+      norm2 = _mm512_fmadd_ps(x[k], x[k], norm2);
+    }
+  }
+  if (d < span) {
+    F16 x[4];
+    load_columns<kFull>(rows, d * 4, static_cast<__mmask8>((1 << (span - d)) - 1), x);
+    for (int k = 0; k < span - d; ++k) {
+      const float* w = weights + (d + k) * C;
+#pragma GCC unroll 16
+      for (int c = 0; c < C; ++c) s[c] = _mm512_fmadd_ps(x[k], _mm512_set1_ps(w[c]), s[c]);
+      norm2 = _mm512_fmadd_ps(x[k], x[k], norm2);
+    }
+  }
+}
+
+struct Projection {
+  const float* weights;  // [D, C] packed
+  float* contributions;  // [C, pitch]
+  std::int64_t pitch;
+  float* converted;  // [16, kMaxSpan], where values are not float32
+  float* norm2;      // [pitch] squared norm of each item, or null
+};
+
+// One block of up to 16 items; returns their squared norms.
+template <int C, bool kFull>
+FAE_INLINE F16 project_block(const SweepParams& p, const Projection& out, std::int64_t first,
+                             std::int64_t valid, std::int64_t column) {
+  const std::int64_t bytes = p.values_dtype == kFloat32 ? 4 : 2;
+  const char* base = static_cast<const char*>(p.values) + first * p.values_stride_t * bytes;
+  const std::int64_t stride = p.values_stride_t * bytes;
+  F16 s[C];
+#pragma GCC unroll 16
+  for (int c = 0; c < C; ++c) s[c] = _mm512_setzero_ps();
+  F16 norm2 = _mm512_setzero_ps();
+  if (p.D <= kMaxSpan && p.values_dtype == kFloat32) {
+    const std::int64_t block = 16 * stride;
+    const bool more = first + 64 < p.T;
+    accumulate<C, kFull>({base, stride, valid}, out.weights, p.D, base + 2 * block,
+                         more ? block : 0, s, norm2);
+  } else {
+    D8 low[C], high[C];
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) low[c] = high[c] = _mm512_setzero_pd();
+    for (std::int64_t d = 0; d < p.D; d += kMaxSpan) {
+      const std::int64_t span = p.D - d < kMaxSpan ? p.D - d : kMaxSpan;
+      Rows rows{base + d * 4, stride, valid};
+      if (p.values_dtype != kFloat32) {
+        for (std::int64_t lane = 0; lane < valid; ++lane) {
+          load_elements(p.values, p.values_dtype, (first + lane) * p.values_stride_t + d, 1, span,
+                        out.converted + lane * kMaxSpan);
+        }
+        rows = {reinterpret_cast<const char*>(out.converted), kMaxSpan * 4, valid};
+      }
+#pragma GCC unroll 16
+      for (int c = 0; c < C; ++c) s[c] = _mm512_setzero_ps();
+      // The same features of the block after next: 16 pieces of rows, a line at a time.
+      const bool more = first + 64 < p.T;
+      accumulate<C, kFull>(rows, out.weights + d * C, span, base + 16 * stride + d * 16 * bytes,
+                           more ? span * 16 * bytes : 0, s, norm2);
+#pragma GCC unroll 16
+      for (int c = 0; c < C; ++c) {
+        low[c] = _mm512_add_pd(low[c], low_half(s[c]));
+        high[c] = _mm512_add_pd(high[c], high_half(s[c]));
+      }
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) s[c] = join(low[c], high[c]);
+  }
+#pragma GCC unroll 16
+  for (int c = 0; c < C; ++c) {
+    _mm512_storeu_ps(out.contributions + c * out.pitch + column, s[c]);
+  }
+  if (out.norm2 != nullptr) _mm512_storeu_ps(out.norm2 + column, norm2);
+  return norm2;
+}
+
+// Items [begin, end) of the batch to columns `column` …; returns the largest squared norm. Whole
+// blocks are written: the columns have room for 15 more.
+template <int C>
+inline float project_columns(const SweepParams& p, const Projection& out, std::int64_t begin,
+                             std::int64_t end, std::int64_t column) {
+  F16 largest = _mm512_setzero_ps();
+  std::int64_t i = begin;
+  for (; i + 16 <= end; i += 16) {
+    largest = _mm512_max_ps(largest, project_block<C, true>(p, out, i, 16, column + i - begin));
+  }
+  if (i < end) {
+    largest =
+        _mm512_max_ps(largest, project_block<C, false>(p, out, i, end - i, column + i - begin));
+  }
+  return _mm512_reduce_max_ps(largest);
+}
+
+using ProjectColumns = float (*)(const SweepParams&, const Projection&, std::int64_t, std::int64_t,
+                                 std::int64_t);
+
+inline ProjectColumns project_columns_for(std::int64_t C) {
+  static constexpr ProjectColumns kTable[17] = {nullptr,
+                                                nullptr,
+                                                project_columns<2>,
+                                                project_columns<3>,
+                                                project_columns<4>,
+                                                project_columns<5>,
+                                                project_columns<6>,
+                                                project_columns<7>,
+                                                project_columns<8>,
+                                                project_columns<9>,
+                                                project_columns<10>,
+                                                project_columns<11>,
+                                                project_columns<12>,
+                                                project_columns<13>,
+                                                project_columns<14>,
+                                                project_columns<15>,
+                                                project_columns<16>};
+  return kTable[C];
+}
+
+inline void pack_weights(const SweepParams& p, float* packed) {
+  const float* w = static_cast<const float*>(p.head_weight);
+  for (std::int64_t c = 0; c < p.C; ++c) {
+    for (std::int64_t d = 0; d < p.D; ++d) packed[d * p.C + c] = w[c * p.D + d];
+  }
+}

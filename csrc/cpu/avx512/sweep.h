@@ -1,0 +1,144 @@
+// The narrow sweep put together: what sweep_body.h calls for instances that take this way.
+
+// From weights and columns to everything the rankings share; false where the general way is needed.
+inline bool originate_narrow(const Context& c, Instance& I, char* work_memory) {
+  const SweepParams& p = c.p;
+  if (!originate_label(p, c.max_head_norm, I)) return false;
+  if (p.C <= 8) {
+    margin_rows<1>(p, I);
+  } else {
+    margin_rows<2>(p, I);
+  }
+  const Wanted want = wanted(p);
+  if (want.gradient) gradient_narrow(p, I);
+  if (want.single) {
+    Arena arena(work_memory);
+    lay_out_work(p, I.n, arena);
+    const NarrowWork w = lay_out_narrow(p, I.n, arena);
+    if (p.C <= 8) {
+      single_narrow<1>(p, I, w);
+    } else {
+      single_narrow<2>(p, I, w);
+    }
+  }
+  return true;
+}
+
+// Leaves the order of ranking r in `order`.
+inline Error rank_narrow(const SweepParams& p, const Instance& I, std::int64_t r, Work& general,
+                         const NarrowWork& w, std::uint32_t* order) {
+  const std::int64_t n = I.n;
+  const std::int64_t row = p.ranking_args[r];
+  const double* keys = w.keys;
+  switch (p.rankings[r]) {
+    case kAttention:
+      if (p.is_scores) {
+        keys = I.e;
+      } else {
+        attention_keys(p, I, w.keys);
+      }
+      break;
+    case kGradient:
+      keys = I.gradient;
+      break;
+    case kProduct:
+      for (std::int64_t i = 0; i < n; ++i) w.keys[i] = I.a[i] * I.gradient[i];
+      break;
+    case kRandom: {
+      const std::uint64_t stream = random_stream(p.seed, row, p.ids[I.index]);
+      for (std::int64_t i = 0; i < n; ++i) w.words[i] = random_key(stream, i);
+      approximate_words(w.words, n, w.approximate);
+      sort_items({nullptr, w.words, w.approximate, w.packed, general.sort}, n, order);
+      return {};
+    }
+    case kLeaveOneOut:
+      keys = I.single_js;
+      break;
+    case kLeaveOneOutDrop:
+      keys = I.single_drop;
+      break;
+    case kMinimal:
+      if (p.C <= 8) {
+        minimal_narrow<1>(p, I, w, general.sort, order);
+      } else {
+        minimal_narrow<2>(p, I, w, general.sort, order);
+      }
+      return {};
+    case kRenormalizedGradient:
+      renormalized_keys(p, I, general);
+      keys = general.keys;
+      break;
+    default: {  // what the caller gives
+      const Error error = given_keys(p, I, r, general);
+      if (error.fault != Fault::kNone) return error;
+      if (p.rankings[r] == kGivenOrder) {
+        memcpy(order, general.order, n * sizeof *order);
+        return {};
+      }
+      keys = general.keys;
+    }
+  }
+  approximate_keys(keys, n, w.approximate);
+  sort_items({keys, nullptr, w.approximate, w.packed, general.sort}, n, order);
+  return {};
+}
+
+template <int V>
+inline void scan_rankings(const SweepParams& p, const Instance& I, const NarrowWork& w,
+                          std::int64_t begin, std::int64_t end, std::int64_t* status) {
+  const std::int64_t b = I.index;
+  if (wants_curves(p)) {
+    Original o{};
+    load_original(p, I, o);
+    for (std::int64_t r = begin; r < end; ++r) {
+      scan_curves<V>(p, I, w, static_cast<int>(r - begin), r, o);
+    }
+  } else if (end - begin == 4) {
+    scan_group<4, V>(I, w);
+  } else if (end - begin == 3) {
+    scan_group<3, V>(I, w);
+  } else if (end - begin == 2) {
+    scan_group<2, V>(I, w);
+  } else {
+    scan_group<1, V>(I, w);
+  }
+  for (std::int64_t r = begin; r < end; ++r) {
+    const int g = static_cast<int>(r - begin);
+    const Flip flip = resolve<V>(p, I, w, g);
+    if (flip.near) *status |= kNearTie;
+    if (p.first_flip != nullptr) p.first_flip[r * p.B + b] = flip.first;
+    if (p.flip_label != nullptr) p.flip_label[r * p.B + b] = flip.label;
+    if (p.removed_mass != nullptr) {
+      p.removed_mass[r * p.B + b] = flip.first < 0 ? kNan : mass_of_top(I, w.orders[g], flip.first);
+    }
+    if (p.order != nullptr) write_order(I, w.orders[g], p.order + r * p.T);
+  }
+}
+
+// Rankings [begin, end), at most kGroup of them.
+inline Error rank_group(const SweepParams& p, const Instance& I, char* work_memory,
+                        std::int64_t begin, std::int64_t end, std::int64_t* status) {
+  Arena arena(work_memory);
+  Work general = lay_out_work(p, I.n, arena);
+  const NarrowWork w = lay_out_narrow(p, I.n, arena);
+  for (std::int64_t r = begin; r < end; ++r) {
+    const Error error = rank_narrow(p, I, r, general, w, w.orders[r - begin]);
+    if (error.fault != Fault::kNone) return error;
+  }
+  if (p.C <= 8) {
+    scan_rankings<1>(p, I, w, begin, end, status);
+  } else {
+    scan_rankings<2>(p, I, w, begin, end, status);
+  }
+  return {};
+}
+
+inline Minimal minimal_of_narrow(const SweepParams& p, const Instance& I, char* work_memory,
+                                 std::uint32_t** order) {
+  Arena arena(work_memory);
+  Work general = lay_out_work(p, I.n, arena);
+  const NarrowWork w = lay_out_narrow(p, I.n, arena);
+  *order = general.order;
+  return p.C <= 8 ? minimal_narrow<1>(p, I, w, general.sort, general.order)
+                  : minimal_narrow<2>(p, I, w, general.sort, general.order);
+}
