@@ -14,8 +14,9 @@ if not GPU:
     # Read when a kernel is defined, so before any kernel module is imported.
     os.environ["TRITON_INTERPRET"] = "1"
 
-from contract import runners
-from contract.harness import Runner
+from contract import runners  # noqa: E402
+from contract.cases import CAPS, Caps, chosen  # noqa: E402
+from contract.harness import Runner  # noqa: E402
 
 _required: list[str] = []
 _whole = False
@@ -36,7 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "runner" in metafunc.fixturenames:
+    if {"runner", "case"} <= set(metafunc.fixturenames):
+        pairs = [(name, case) for name in _required for case in chosen(CAPS.get(name, Caps()))]
+        metafunc.parametrize(("runner", "case"), pairs, indirect=["runner"])
+    elif "runner" in metafunc.fixturenames:
         metafunc.parametrize("runner", _required, indirect=True)
 
 
@@ -44,7 +48,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """A run that leaves out no contract test has to have run every backend."""
     global _whole
     narrowed = config.option.keyword or config.option.markexpr
-    narrowed = narrowed or getattr(config.option, "lf", False) or any("::" in a for a in config.args)
+    narrowed = (
+        narrowed or getattr(config.option, "lf", False) or any("::" in a for a in config.args)
+    )
     _whole = not narrowed and any(_backend_of(item) for item in items)
 
 
@@ -76,8 +82,8 @@ def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "new_empty", _poisoning(torch.Tensor.new_empty))
 
 
-def _poisoning(function):  # noqa: ANN001, ANN202
-    def poisoned(*args, **kwargs):  # noqa: ANN002, ANN003, ANN202
+def _poisoning(function):
+    def poisoned(*args, **kwargs):
         tensor = function(*args, **kwargs)
         if tensor.device.type == "meta":
             return tensor

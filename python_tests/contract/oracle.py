@@ -207,7 +207,9 @@ class Instance:
             order = order[::-1]
         bad = self.bad[order]
         a = np.where(bad, 0, self.weights[order, 0])
-        tails = _tails(np.concatenate([a[:, None], a[:, None] * (self.clean[order, 0] + self.bias)], 1))
+        tails = _tails(
+            np.concatenate([a[:, None], a[:, None] * (self.clean[order, 0] + self.bias)], 1)
+        )
         scale, sums = tails[:, 0], tails[:, 1:]
         alive = np.append(_tails((a > 0).astype(np.int64))[:-1] > 0, False)
         with np.errstate(all="ignore"):
@@ -374,7 +376,9 @@ class Instance:
                 return np.zeros(self.n)
             if name == "leave_one_out":
                 return js
-            return divergences(self.original.logits, self.original.logits[None], self.label)[3] - prob
+            return (
+                divergences(self.original.logits, self.original.logits[None], self.label)[3] - prob
+            )
         return None
 
     def key_noise(self, name: str, slack: float) -> float:

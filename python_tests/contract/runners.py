@@ -33,4 +33,3 @@ def load(name: str, gpu: bool) -> Runner:
         spec.loader.exec_module(emulator)
         register(emulator.load())
     return Runner(name, choose(name, device), device)
-

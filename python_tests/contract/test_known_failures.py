@@ -230,7 +230,7 @@ def test_B40_shapes_are_taken_or_refused_by_name() -> None:
         lambda pooled, instance: [0.0] * len(pooled),
     ],
 )
-def test_B41_a_head_that_does_not_grow_with_the_batch_is_refused(runner: Runner, head) -> None:  # noqa: ANN001
+def test_B41_a_head_that_does_not_grow_with_the_batch_is_refused(runner: Runner, head) -> None:
     batch = fae.AttentionBatch(
         torch.ones(4, 3, device=runner.device),
         torch.tensor([0, 3, 4], device=runner.device),
@@ -262,7 +262,7 @@ def test_B44_a_batch_is_one_call_of_the_backend(
     calls = []
     native = type(runner.backend).sweep
 
-    def counted(self, problem, out) -> None:  # noqa: ANN001
+    def counted(self, problem, out) -> None:
         calls.append(len(problem.ids))
         native(self, problem, out)
 
@@ -291,9 +291,7 @@ def test_B55_tied_logits_go_to_the_lowest_class(runner: Runner, dtype: torch.dty
     assert result.prefixes.curves["decision"].tolist() == [[1, 1, 1, 1, 0]]
     assert result.prefixes.first_flip.tolist() == [[4]]
     assert result.minimal.size.tolist() == [4]
-    biased = one(
-        runner, [[0.0] * 5] * 4, weights=[1.0] * 4, head=eye, bias=logits, dtype=dtype
-    )
+    biased = one(runner, [[0.0] * 5] * 4, weights=[1.0] * 4, head=eye, bias=logits, dtype=dtype)
     result = fae.sweep(biased, "attention", curves=("decision",), backend=runner.name)
     assert result.prefixes.curves["decision"].tolist() == [[1] * 5]
 
@@ -401,9 +399,7 @@ def test_B64_S05_divergences_stay_finite_and_within_bounds(
 
 
 def test_S05_an_infinite_logit_is_reported(runner: Runner) -> None:
-    batch = one(
-        runner, [[1.0, 0.0]], weights=[1.0], head=torch.eye(2).tolist(), bias=[0.0, -INF]
-    )
+    batch = one(runner, [[1.0, 0.0]], weights=[1.0], head=torch.eye(2).tolist(), bias=[0.0, -INF])
     result = fae.sweep(batch, "attention", curves=("js",), backend=runner.name)
     assert int(result.prefixes.status[0]) & NON_FINITE
     assert result.prefixes.curves["js"].isnan().all()
@@ -530,7 +526,7 @@ _SPARSE: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def _remove_sparse_files():  # noqa: ANN202
+def _remove_sparse_files():
     import os
 
     yield
@@ -608,9 +604,7 @@ def test_B97_seventy_thousand_rankings(runner: Runner) -> None:
     """One instance, 70,000 rows (the 70,000 instances are a case of test_contract.py)."""
     count = 70_000 if runner.caps == Caps() else 300
     batch = one(runner, [[4.0], [-1.0], [-2.0]], weights=[2.0, 1.0, 1.0], head=((1.0,), (0.0,)))
-    result = fae.erase_prefixes(
-        batch, "random", random_orders=count, seed=1, backend=runner.name
-    )
+    result = fae.erase_prefixes(batch, "random", random_orders=count, seed=1, backend=runner.name)
     assert result.first_flip.shape == (count, 1)
     # It flips where item 0 goes; where that is last, the bias of zero never flips.
     for first_flip in (1, 2, -1):

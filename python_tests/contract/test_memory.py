@@ -53,9 +53,7 @@ def test_B49_a_thousand_random_orders_are_bounded(runner: Runner) -> None:
 
     def call() -> None:
         kept.append(
-            fae.erase_prefixes(
-                batch, "random", random_orders=orders, seed=2, backend=runner.name
-            )
+            fae.erase_prefixes(batch, "random", random_orders=orders, seed=2, backend=runner.name)
         )
 
     if runner.device == "cpu":
@@ -65,8 +63,9 @@ def test_B49_a_thousand_random_orders_are_bounded(runner: Runner) -> None:
         before = torch.cuda.memory_allocated()
         call()
         grown = torch.cuda.max_memory_allocated() - before
-    results = sum(t.numel() * t.element_size() for t in vars(kept[0]).values()
-                  if isinstance(t, torch.Tensor))
+    results = sum(
+        t.numel() * t.element_size() for t in vars(kept[0]).values() if isinstance(t, torch.Tensor)
+    )
     allowed = results + bound(batch)
     if runner.device != "cpu":  # keys of one chunk of rankings at a time, on the device
         allowed += 256 << 20

@@ -16,7 +16,7 @@ from contract.public import ragged
 from fastattnerase.backends.reference import BACKEND as REFERENCE
 
 
-def instance(values, attention, head, bias, is_scores=False) -> Instance:  # noqa: ANN001
+def instance(values, attention, head, bias, is_scores=False) -> Instance:
     """One attention head from literal numbers."""
     return Instance(
         np.asarray(values, float)[:, None],
@@ -77,8 +77,15 @@ def test_oracle_suffix_sums_agree_with_literal_erasure(attention: str) -> None:
 
 
 SEARCHED = [
-    Case(f"search {c} {bias} {attention}", lengths=tuple(range(1, 11)) * 3, classes=c, bias=bias,
-         attention=attention, features=4, dtype="float64")
+    Case(
+        f"search {c} {bias} {attention}",
+        lengths=tuple(range(1, 11)) * 3,
+        classes=c,
+        bias=bias,
+        attention=attention,
+        features=4,
+        dtype="float64",
+    )
     for c in (2, 3, 5)
     for bias in ("zero", "normal", "large", "instance")
     for attention in ("scores 1", "weights holes 1", "scores span 700")

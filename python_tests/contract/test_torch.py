@@ -215,9 +215,7 @@ def test_the_mode_of_a_model_stays(runner: Runner, training: bool) -> None:
 
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("max_bytes", [1, 500, 1 << 28])
-def test_a_callable_head_equals_the_linear_one(
-    runner: Runner, keep: bool, max_bytes: int
-) -> None:
+def test_a_callable_head_equals_the_linear_one(runner: Runner, keep: bool, max_bytes: int) -> None:
     """The pooled path: same decisions and curves as the fused one, in chunks of any size."""
     args = ragged([5, 0, 9, 1], device=runner.device)
     linear = fae.AttentionBatch.from_list(**args)
@@ -264,9 +262,11 @@ def test_pooled_prefixes(runner: Runner, name: str, keep: bool) -> None:
     if p.values.shape[1] > 1 and runner.backend.unsupported(p):
         return
     t, b = p.values.shape[0], len(p.ids)
-    order = torch.cat(
-        [torch.randperm(int(n)) for n in p.offsets.diff()] or [torch.zeros(0)]
-    ).long().to(runner.device)
+    order = (
+        torch.cat([torch.randperm(int(n)) for n in p.offsets.diff()] or [torch.zeros(0)])
+        .long()
+        .to(runner.device)
+    )
     expected = []
     offsets = p.offsets.tolist()
     for i in range(b):
