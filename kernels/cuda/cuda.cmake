@@ -24,19 +24,18 @@ if(FAE_CUDA_WANTED)
     set(CMAKE_CUDA_ARCHITECTURES 90)
   endif()
   enable_language(CUDA)
-  set(CMAKE_CUDA_STANDARD 20)
-  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   target_sources(_C PRIVATE ${FAE_CUDA_KERNELS} ${FAE_CUDA_DIR}/device.cu ${FAE_CUDA_HOST})
   target_include_directories(_C PRIVATE ${FAE_CUDA_DIR})
   target_compile_definitions(_C PRIVATE FAE_WITH_CUDA)
+  # The standard as a plain flag: CMake knows it for few pairs of versions.
   # Products and sums are rounded apart, as on the host: exact ties stay exact.
-  target_compile_options(_C PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr
+  target_compile_options(_C PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -fmad=false --expt-relaxed-constexpr
                                     --expt-extended-lambda -Xcompiler=-fvisibility=hidden>)
-  set_target_properties(_C PROPERTIES CUDA_VISIBILITY_PRESET hidden)
-  # The kernels must not be recompiled for host-only link-time optimisation.
-  set_source_files_properties(${FAE_CUDA_KERNELS} ${FAE_CUDA_DIR}/device.cu PROPERTIES
-                              LANGUAGE CUDA)
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.5)
+    target_compile_options(_C PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--split-compile=0>)
+  endif()
+  set_target_properties(_C PROPERTIES
+      CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}" CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden)
 endif()
 
 if(FASTATTNERASE_EMULATOR)

@@ -10,7 +10,7 @@
 
 #if defined(__CUDACC__)
 #define FAE_LAUNCH(kernel, grid, block, shared_bytes, stream, argument)                          \
-  ::fae::allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes);                      \
+  ::fae::allow_shared(reinterpret_cast<const void*>(kernel), device.shared_per_block);           \
   kernel<<<static_cast<unsigned>(grid), block, shared_bytes,                                     \
            static_cast<cudaStream_t>(stream)>>>(argument);                                       \
   ::fae::check(cudaGetLastError(), #kernel)
@@ -29,9 +29,9 @@ inline void check(cudaError_t error, const char* what) {
     throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
   }
 }
-inline void allow_shared(const void* kernel, std::int64_t bytes) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(bytes)),
+// Always as much as the device has: a smaller limit could meet another thread's launch.
+inline void allow_shared(const void* kernel, int bytes) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
         "shared memory of a kernel");
 }
 #endif
@@ -211,22 +211,24 @@ void launch_of(const SweepParams& p, const DeviceInfo& device, void* stream) {
     const std::int64_t warps = (p.B + l.grain - 1) / l.grain;
     FAE_LAUNCH(prepare<S>, std::min<std::int64_t>(p.C, plan.big_grid), 256, kTeamScratchBytes,
                stream, l);
-    FAE_LAUNCH(sweep_warps<S>,
-               std::min<std::int64_t>(plan.small_grid, (warps * 32 + kSmallThreads - 1) /
-                                                           kSmallThreads),
+    l.stage = kWarps;
+    FAE_LAUNCH(sweep_kernel<S>,
+               std::min<std::int64_t>(plan.small_grid,
+                                      (warps * 32 + kSmallThreads - 1) / kSmallThreads),
                kSmallThreads, plan.small_shared, stream, l);
     if (plan.has_mid) {
-      constexpr auto kernel = sweep_blocks<S, kSmallThreads, kSmallBlocks>;
-      FAE_LAUNCH(kernel, std::min<std::int64_t>(plan.small_grid, p.B), kSmallThreads,
+      l.stage = kMid;
+      FAE_LAUNCH(sweep_kernel<S>, std::min<std::int64_t>(plan.small_grid, p.B), kSmallThreads,
                  plan.mid_shared, stream, l);
     }
     if (plan.has_big) {
-      constexpr auto kernel = sweep_blocks<S, kBigThreads, 1>;
-      FAE_LAUNCH(kernel, std::min<std::int64_t>(plan.big_grid, p.B), kBigThreads, plan.big_shared,
-                 stream, l);
+      l.stage = kBig;
+      FAE_LAUNCH(sweep_kernel<S>, std::min<std::int64_t>(plan.big_grid, p.B), kBigThreads,
+                 plan.big_shared, stream, l);
     }
     if (plan.has_long) {
-      FAE_LAUNCH(long_project<S>, plan.small_grid, kSmallThreads, kTeamScratchBytes, stream, l);
+      l.stage = kProjectLong;
+      FAE_LAUNCH(sweep_kernel<S>, plan.small_grid, kSmallThreads, kTeamScratchBytes, stream, l);
       FAE_LAUNCH(long_facts<S>, plan.big_grid, kLongThreads, kTeamScratchBytes, stream, l);
       FAE_LAUNCH(long_tasks<S>, plan.big_grid, kLongThreads, kTeamScratchBytes + kTileBytes,
                  stream, l);

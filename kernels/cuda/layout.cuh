@@ -39,11 +39,14 @@ struct Counters {
   unsigned long long mid, big, longs;
 };
 
+enum Stage : std::int32_t { kWarps, kMid, kBig, kProjectLong };
+
 // Kernel arguments.
 struct Launch {
   SweepParams p;  // host pointers (rankings, orders, keys) unused
   std::int64_t row0;  // of the first ranking here in the [R, …] results
   int R;              // rankings here
+  Stage stage;        // which instances this launch of sweep_kernel takes
   int accumulate;     // 1: keep the status bits that are there
   int vector;         // elements a load of the values may have
   int grain;          // instances a warp takes at a time

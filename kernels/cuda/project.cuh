@@ -61,10 +61,10 @@ FAE_DEV Vector<S, kVec> load_head(const S* address) {
   return result;
 }
 
-// Adds `sums` over the lanes of a group; each lane ends with its share, handed to `write(index,
-// sum)` with the index in the array it started from.
-template <int kCount, int kDepth, typename Write>
-FAE_DEV void reduce_scatter(const double (&sums)[kCount], int first, int offset, int lane,
+// Adds `sums` over the lanes of a group, in float64; each lane ends with its share, handed to
+// `write(index, sum)` with the index in the array it started from.
+template <int kCount, int kDepth, typename Acc, typename Write>
+FAE_DEV void reduce_scatter(const Acc (&sums)[kCount], int first, int offset, int lane,
                             Write write) {
   // A group has 8 lanes at least, hence three exchanges.
   if constexpr (kDepth <= 2) {
@@ -80,10 +80,11 @@ FAE_DEV void reduce_scatter(const double (&sums)[kCount], int first, int offset,
     double half[kHalf];
 #pragma unroll
     for (int j = 0; j < kHalf; ++j) {
-      const double upper = kHalf + j < kCount ? sums[(kHalf + j) % kCount] : 0.0;
-      const double keep = high ? upper : sums[j];
-      const double send = high ? sums[j] : upper;
-      half[j] = keep + __shfl_xor_sync(kAllLanes, send, offset);
+      const Acc upper = kHalf + j < kCount ? sums[(kHalf + j) % kCount] : Acc(0);
+      const Acc keep = high ? upper : sums[j];
+      const Acc send = high ? sums[j] : upper;
+      half[j] = static_cast<double>(keep) +
+                static_cast<double>(__shfl_xor_sync(kAllLanes, send, offset));
     }
     // An index that the padding made is beyond every index of the high half's owner.
     const int last = first + kCount;
@@ -125,12 +126,12 @@ FAE_DEV double project_tile(const RowBlock& rows, S* s) {
     for (int c0 = 0; c0 < rows.C; c0 += kClasses) {
       Acc sums[kRows * kClasses] = {};
       Acc squares[kRows] = {};
-      const S* head_row[kClasses];
+      int head_row[kClasses];
 #pragma unroll
       for (int c = 0; c < kClasses; ++c) {
-        head_row[c] =
-            head + static_cast<std::int64_t>(c0 + c < rows.C ? c0 + c : rows.C - 1) * rows.D;
+        head_row[c] = (c0 + c < rows.C ? c0 + c : rows.C - 1) * rows.D;
       }
+#pragma unroll 1
       for (int u = q; u < vectors; u += rows.lanes) {
         Vector<V, kVec> x[kRows];
 #pragma unroll
@@ -145,7 +146,7 @@ FAE_DEV double project_tile(const RowBlock& rows, S* s) {
         }
 #pragma unroll
         for (int c = 0; c < kClasses; ++c) {
-          const Vector<S, kVec> w = load_head<S, kVec>(head_row[c] + u * kVec);
+          const Vector<S, kVec> w = load_head<S, kVec>(head + (head_row[c] + u * kVec));
 #pragma unroll
           for (int k = 0; k < kRows; ++k) {
 #pragma unroll
@@ -157,11 +158,8 @@ FAE_DEV double project_tile(const RowBlock& rows, S* s) {
           }
         }
       }
-      double wide[kRows * kClasses];
-#pragma unroll
-      for (int j = 0; j < kRows * kClasses; ++j) wide[j] = sums[j];
       reduce_scatter<kRows * kClasses, 5>(
-          wide, 0, rows.lanes >> 1, q, [&](int index, double sum) {
+          sums, 0, rows.lanes >> 1, q, [&](int index, double sum) {
             const int i = base + index / kClasses * groups + group;
             const int c = c0 + index % kClasses;
             if (i >= rows.n || c >= rows.C) return;
@@ -176,7 +174,9 @@ FAE_DEV double project_tile(const RowBlock& rows, S* s) {
           if (sizeof(Acc) == 4 && !(square > 1e-25 && square < 1e35)) {
             // A float32 square may have left its range: once more in float64.
             square = 0;
+#pragma unroll 1
             for (int u = q * kVec; u < vectors * kVec; u += rows.lanes * kVec) {
+#pragma unroll 1
               for (int e = 0; e < kVec; ++e) {
                 const double v = to_real(row[k][u + e]);
                 square = fma(v, v, square);

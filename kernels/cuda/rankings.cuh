@@ -146,7 +146,7 @@ FAE_DEV bool erase_singles(const Team<kWarp>& team, const View<S, Idx>& v, const
     if (active) {
       const double a = v.a[i];
       const double others = f.mass - a;
-      safe = a < 0.5 * f.mass || others > 1e-3;
+      safe = a < 0.5 * f.mass;
       safe = safe && rounding < kSafeError * others && !(f.underflow && i == f.top_item);
       for (int c = 0; safe && c < C; ++c) {
         const double m = v.margin[c] - a * v.difference(i, y, c);

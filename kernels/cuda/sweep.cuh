@@ -1,12 +1,13 @@
 // The fused sweep: everything of engine contract sections 2 to 7 from one read of the values.
 //
 // Launches, in one stream, nothing read back by the host, nothing allocated:
-//   prepare      zeroes the counters, finds ‖W_c‖
-//   sweep_warps  a warp an instance for short ones; lists the longer ones on the way
-//   sweep_blocks a block of 128 threads an instance, several blocks a multiprocessor
-//   sweep_blocks a block of 512 threads an instance, with all of a multiprocessor's shared memory
-//   long_project, long_facts, long_tasks   instances that outgrow shared memory: contributions in
-//                device memory, projected by all blocks; then a block a ranking
+//   prepare                     zeroes the counters, finds ‖W_c‖
+//   sweep_kernel, kWarps        a warp an instance for short ones; lists the longer ones on the way
+//   sweep_kernel, kMid          a block of 128 threads an instance, four on a multiprocessor
+//   sweep_kernel, kBig          a block of 512 threads, all of a multiprocessor's shared memory
+//   sweep_kernel, kProjectLong; long_facts; long_tasks
+//                               instances that outgrow shared memory: contributions in device
+//                               memory, projected by all blocks; then a block a ranking
 // Kernels whose instances cannot exist (they would be longer than T) are not launched. Grids are
 // persistent: work is taken from atomic counters; no result depends on who took it.
 //
@@ -144,9 +145,9 @@ __global__ void __launch_bounds__(256) prepare(const FAE_PARAMETER Launch launch
   if (blockIdx.x == 0 && team.rank == 0) *launch.counters = Counters{};
 }
 
+// A warp an instance: takes `launch.grain` at a time, sweeps the short ones, lists the others.
 template <typename S>
-__global__ void __launch_bounds__(kSmallThreads, kSmallBlocks)
-    sweep_warps(const FAE_PARAMETER Launch launch) {
+FAE_DEV void sweep_warps(const Launch& launch) {
   const Team<true> team(nullptr);
   const int arena = static_cast<int>(threadIdx.x >> 5) * launch.warp_bytes;
   const SweepParams& p = launch.p;
@@ -198,18 +199,18 @@ __global__ void __launch_bounds__(kSmallThreads, kSmallBlocks)
   }
 }
 
-template <typename S, int kThreads, int kBlocks>
-__global__ void __launch_bounds__(kThreads, kBlocks) sweep_blocks(const FAE_PARAMETER Launch launch) {
+// A block an instance of one of the lists.
+template <typename S>
+FAE_DEV void sweep_blocks(const Launch& launch, bool big) {
   FAE_SHARED(shared);
   const Team<false> team(reinterpret_cast<double*>(shared));
   unsigned long long* const slot =
       reinterpret_cast<unsigned long long*>(shared + kTeamScratchBytes);
-  constexpr bool kBig = kThreads == kBigThreads;
   Counters* const counters = launch.counters;
-  const unsigned long long count = kBig ? counters->big : counters->mid;
-  const std::int64_t* list = kBig ? launch.big : launch.mid;
+  const unsigned long long count = big ? counters->big : counters->mid;
+  const std::int64_t* list = big ? launch.big : launch.mid;
   for (;;) {
-    if (team.rank == 0) *slot = atomicAdd(kBig ? &counters->next_big : &counters->next_mid, 1ull);
+    if (team.rank == 0) *slot = atomicAdd(big ? &counters->next_big : &counters->next_mid, 1ull);
     team.sync();
     const unsigned long long at = *slot;
     team.sync();
@@ -253,9 +254,9 @@ FAE_DEV View<S, std::uint32_t> long_view(const Launch& launch, std::int64_t slot
                                 tile};
 }
 
+// Contributions of the long instances, all blocks together.
 template <typename S>
-__global__ void __launch_bounds__(kSmallThreads, kSmallBlocks)
-    long_project(const FAE_PARAMETER Launch launch) {
+FAE_DEV void project_long(const Launch& launch) {
   FAE_SHARED(shared);
   const Team<false> team(reinterpret_cast<double*>(shared));
   const SweepParams& p = launch.p;
@@ -288,6 +289,24 @@ __global__ void __launch_bounds__(kSmallThreads, kSmallBlocks)
   }
 }
 
+// What all blocks but those of `prepare` and the long analysis run. One kernel, so that its parts
+// are compiled once; 128 registers at most, so that four blocks of kSmallThreads or one of
+// kBigThreads fit a multiprocessor.
+template <typename S>
+__global__ void __launch_bounds__(kBigThreads) sweep_kernel(const FAE_PARAMETER Launch launch) {
+  switch (launch.stage) {
+    case kWarps:
+      sweep_warps<S>(launch);
+      break;
+    case kProjectLong:
+      project_long<S>(launch);
+      break;
+    default:
+      sweep_blocks<S>(launch, launch.stage == kBig);
+  }
+}
+
+// Weights, sums and label of the long instances, a block an instance.
 template <typename S>
 __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER Launch launch) {
   FAE_SHARED(shared);
@@ -309,6 +328,8 @@ __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER L
   }
 }
 
+// Rankings, single erasures and minimal sets of the long instances: kLongLanes blocks an instance
+// share them.
 template <typename S>
 __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER Launch launch) {
   FAE_SHARED(shared);

@@ -1,7 +1,6 @@
 """Builds and loads `_emu`, the CUDA kernels on the host emulator; see kernels/README.md.
 
-    from cuda.emulator import backend
-    register(backend())        # "cuda-emulated", takes tensors on the CPU
+    register(load())        # the backend "cuda-emulated" takes tensors on the CPU
 """
 
 from __future__ import annotations
@@ -60,17 +59,17 @@ def _run(command: list[str]) -> None:
 
 
 @cache
-def load() -> ModuleType:
-    """The module, built where needed."""
+def module() -> ModuleType:
+    """The native module, built where needed."""
     spec = importlib.util.spec_from_file_location("_emu", build())
     if spec is None or spec.loader is None:
         raise RuntimeError("the built emulator module cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 @cache
-def backend() -> CudaBackend:
+def load() -> CudaBackend:
     """The backend "cuda-emulated"."""
-    return CudaBackend("cuda-emulated", load())
+    return CudaBackend("cuda-emulated", module())
