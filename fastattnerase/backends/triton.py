@@ -62,7 +62,7 @@ def _guard(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def _aligned(values: Tensor) -> Tensor:
-    """Values [T, D] whose rows 16-byte loads can read; other layouts are copied once.
+    """Rows [T, D] that 16-byte loads can read; other layouts are copied once.
 
     The width of the loads depends on D alone, so that no batch rounds differently from another.
     """
@@ -154,7 +154,7 @@ class _Sweep:
         problem = self.problem
         self.values = _aligned(problem.values[:, 0])  # [T, D]
         self.attention = problem.attention[:, 0]  # [T]
-        self.head_weight = problem.head_weight[:, 0].contiguous()  # [C, D]
+        self.head_weight = _aligned(problem.head_weight[:, 0].contiguous())  # [C, D]
         self.bias = problem.head_bias  # [C] or [B, C]
         self.num_instances = len(problem.ids)
         self.num_items, self.num_classes = len(self.values), len(self.head_weight)

@@ -157,9 +157,30 @@ def _decide(
     tl.store(PROB + b * C + c, tl.exp(logp).to(PROB.dtype.element_ty), mask=real)
 
 
+# The alignment of what callers pass differs from batch to batch and must not choose the code.
+POINTERS = [
+    "ATT",
+    "S",
+    "NORM",
+    "OFFSETS",
+    "BIAS",
+    "FLAG",
+    "HEAD_NORM",
+    "WEIGHT",
+    "LABEL",
+    "STATUS",
+    "PROB",
+    "LOGP",
+    "TOLERANCE",
+    "RUNNER",
+    "POSITIVE",
+    "BIAS_LABEL",
+]
+
+
 @triton.jit(
     do_not_specialize=["att_stride", "bias_stride", "B", "group"],
-    do_not_specialize_on_alignment=["ATT", "BIAS"],
+    do_not_specialize_on_alignment=POINTERS,
 )
 def decide_kernel(
     ATT, att_stride, S, NORM, OFFSETS, BIAS, bias_stride, FLAG, HEAD_NORM, WEIGHT, LABEL, STATUS,

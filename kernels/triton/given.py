@@ -23,8 +23,14 @@ import triton.language as tl
 
 from .common import group_size, load_f64, loop_bound, ordered_key
 
+# The alignment of what callers pass differs from batch to batch and must not choose the code.
+POINTERS = ["ROW", "OFFSETS", "PLACE", "KEY", "FLAG"]
 
-@triton.jit(do_not_specialize=["B", "group"])
+
+@triton.jit(
+    do_not_specialize=["B", "group"],
+    do_not_specialize_on_alignment=POINTERS,
+)
 def given_kernel(
     ROW, OFFSETS, PLACE, KEY, FLAG, B, group, IS_ORDER: tl.constexpr, BN: tl.constexpr
 ):

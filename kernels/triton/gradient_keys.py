@@ -121,15 +121,27 @@ def _renormalized(
         slopes += tl.sum(w * g, axis=0)
 
 
+# The alignment of what callers pass differs from batch to batch and must not choose the code.
+POINTERS = [
+    "ATT",
+    "S",
+    "WEIGHT",
+    "OFFSETS",
+    "LABEL",
+    "STATUS",
+    "LOGP",
+    "G",
+    "AFTER",
+    "ATTENTION_KEY",
+    "GRADIENT_KEY",
+    "PRODUCT_KEY",
+    "RENORMALIZED_KEY",
+]
+
+
 @triton.jit(
     do_not_specialize=["att_stride", "B", "group"],
-    do_not_specialize_on_alignment=[
-        "ATT",
-        "ATTENTION_KEY",
-        "GRADIENT_KEY",
-        "PRODUCT_KEY",
-        "RENORMALIZED_KEY",
-    ],
+    do_not_specialize_on_alignment=POINTERS,
 )
 def gradient_keys_kernel(
     ATT, att_stride, S, WEIGHT, OFFSETS, LABEL, STATUS, LOGP, G, AFTER, ATTENTION_KEY, GRADIENT_KEY,

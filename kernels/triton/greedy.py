@@ -42,7 +42,7 @@ def _greedy_step(
     """The position taken next."""
     c = tl.arange(0, BC)
     compared = ((c < C) & (c != y))[None, :]
-    bias, _, _ = load_bias(BIAS, bias_stride, b, C, BC)
+    bias, _label, _finite = load_bias(BIAS, bias_stride, b, C, BC)
     bias_lead = tl.sum(tl.where(c == y, bias, 0.0), axis=0) - bias
     top = 0.0
     leader = -1
@@ -101,9 +101,13 @@ def _greedy_step(
     return chosen
 
 
+# The alignment of what callers pass differs from batch to batch and must not choose the code.
+POINTERS = ["S", "WEIGHT", "SCORE", "OFFSETS", "BIAS", "LABEL", "STATUS", "AFTER", "TAKEN", "ORDER"]
+
+
 @triton.jit(
     do_not_specialize=["score_stride", "bias_stride"],
-    do_not_specialize_on_alignment=["SCORE", "BIAS", "ORDER"],
+    do_not_specialize_on_alignment=POINTERS,
 )
 def greedy_kernel(
     S, WEIGHT, SCORE, score_stride, OFFSETS, BIAS, bias_stride, LABEL, STATUS, AFTER, TAKEN, ORDER,

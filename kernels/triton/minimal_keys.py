@@ -22,8 +22,14 @@ import triton.language as tl
 
 from .common import UNDERFLOW, group_size, load_f64, load_score, loop_bound, ordered_key
 
+# The alignment of what callers pass differs from batch to batch and must not choose the code.
+POINTERS = ["S", "WEIGHT", "SCORE", "OFFSETS", "BIAS", "LABEL", "STATUS", "PICK", "KEY"]
 
-@triton.jit(do_not_specialize=["score_stride", "bias_stride", "first", "T", "B", "group"])
+
+@triton.jit(
+    do_not_specialize=["score_stride", "bias_stride", "first", "T", "B", "group"],
+    do_not_specialize_on_alignment=POINTERS,
+)
 def minimal_keys_kernel(
     S, WEIGHT, SCORE, score_stride, OFFSETS, BIAS, bias_stride, LABEL, STATUS, PICK, KEY, first, T,
     B, group, C: tl.constexpr, IS_SCORES: tl.constexpr, PICKED: tl.constexpr, BN: tl.constexpr,

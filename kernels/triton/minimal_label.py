@@ -37,7 +37,7 @@ def _decision_after(
     S, WEIGHT, SCORE, score_stride, ORDER, BIAS, bias_stride, y, b, begin, size, n, under,
     C: tl.constexpr, IS_SCORES: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    bias, bias_label, _ = load_bias(BIAS, bias_stride, b, C, BC)
+    bias, bias_label, _finite = load_bias(BIAS, bias_stride, b, C, BC)
     highest = tl.full([BN], float("-inf"), tl.float64)
     if IS_SCORES:
         for start in range(loop_bound(size), loop_bound(n), BN):
@@ -51,7 +51,7 @@ def _decision_after(
         k = start + tl.arange(0, BN)
         inside = k < n
         item = begin + tl.load(ORDER + k, mask=inside, other=0)
-        weight, _, difference, _ = load_tile(S, WEIGHT, item, inside, bias, y, C, BC)
+        weight, _reference, difference, _bad = load_tile(S, WEIGHT, item, inside, bias, y, C, BC)
         if IS_SCORES:
             e = load_score(SCORE, score_stride, item, inside)
             relative = tl.where(e > float("-inf"), tl.exp(e - top), 0.0)
@@ -62,9 +62,24 @@ def _decision_after(
     return decide(tl.sum(sums, axis=0)[None, :], alive, bias_label, C, BC)
 
 
+# The alignment of what callers pass differs from batch to batch and must not choose the code.
+POINTERS = [
+    "S",
+    "WEIGHT",
+    "SCORE",
+    "ORDER",
+    "OFFSETS",
+    "BIAS",
+    "LABEL",
+    "STATUS",
+    "SIZE",
+    "DECISION",
+]
+
+
 @triton.jit(
     do_not_specialize=["score_stride", "bias_stride", "B", "group"],
-    do_not_specialize_on_alignment=["SCORE", "ORDER", "BIAS"],
+    do_not_specialize_on_alignment=POINTERS,
 )
 def minimal_label_kernel(
     S, WEIGHT, SCORE, score_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL, STATUS, SIZE,

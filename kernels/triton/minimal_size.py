@@ -69,9 +69,25 @@ def _first_flip(
     return first, nearest
 
 
+# The alignment of what callers pass differs from batch to batch and must not choose the code.
+POINTERS = [
+    "S",
+    "WEIGHT",
+    "SCORE",
+    "ORDER",
+    "OFFSETS",
+    "BIAS",
+    "LABEL",
+    "STATUS",
+    "TOLERANCE",
+    "CODE",
+    "NEAREST",
+]
+
+
 @triton.jit(
     do_not_specialize=["score_stride", "bias_stride", "first", "T", "B", "group"],
-    do_not_specialize_on_alignment=["SCORE", "ORDER", "BIAS"],
+    do_not_specialize_on_alignment=POINTERS,
 )
 def minimal_size_kernel(
     S, WEIGHT, SCORE, score_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL, STATUS, TOLERANCE,

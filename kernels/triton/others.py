@@ -56,7 +56,7 @@ def weighted_tile(
     BC: tl.constexpr, MASKED: tl.constexpr, UNDER: tl.constexpr,
 ):  # fmt: skip
     """Weights [BN] and weighted margins [BN, BC] of a tile; 0 for items taken away."""
-    a, _, difference, _ = load_tile(S, WEIGHT, item, inside, bias, y, C, BC)
+    a, _reference, difference, _bad = load_tile(S, WEIGHT, item, inside, bias, y, C, BC)
     if UNDER:
         e = remaining_score(SCORE, score_stride, TAKEN, item, inside, MASKED)
         weight = tl.where(e > float("-inf"), tl.exp(e - top), 0.0)

@@ -88,9 +88,13 @@ def _pool(
         )
 
 
+# The alignment of what callers pass differs from batch to batch and must not choose the code.
+POINTERS = ["V", "ATT", "ORDER", "OFFSETS", "FIRST", "OUT"]
+
+
 @triton.jit(
     do_not_specialize=["row_stride", "att_stride", "B", "point_begin", "M"],
-    do_not_specialize_on_alignment=["V", "ATT", "ORDER"],
+    do_not_specialize_on_alignment=POINTERS,
 )
 def pooled_kernel(
     V, row_stride, ATT, att_stride, ORDER, OFFSETS, FIRST, OUT, B, point_begin, M, D: tl.constexpr,

@@ -166,9 +166,33 @@ def _scan(
         tl.atomic_or(STATUS + b, NEAR_TIE)
 
 
+# The alignment of what callers pass differs from batch to batch and must not choose the code.
+POINTERS = [
+    "S",
+    "WEIGHT",
+    "SCORE",
+    "ORDER",
+    "OFFSETS",
+    "BIAS",
+    "LABEL",
+    "LOGP",
+    "TOLERANCE",
+    "FIRST",
+    "FLIP",
+    "REMOVED",
+    "STATUS",
+    "JS",
+    "KL",
+    "LABEL_PROB",
+    "MASS",
+    "DECISION",
+    "LOGITS",
+]
+
+
 @triton.jit(
     do_not_specialize=["score_stride", "bias_stride", "T", "B", "group"],
-    do_not_specialize_on_alignment=["SCORE", "BIAS"],
+    do_not_specialize_on_alignment=POINTERS,
 )
 def prefixes_kernel(
     S, WEIGHT, SCORE, score_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL, LOGP, TOLERANCE,

@@ -30,7 +30,14 @@ def _mix(x):
     return x ^ (x >> 31)
 
 
-@triton.jit(do_not_specialize=["seed", "order", "T", "B", "group"])
+# The alignment of what callers pass differs from batch to batch and must not choose the code.
+POINTERS = ["IDS", "OFFSETS", "KEY"]
+
+
+@triton.jit(
+    do_not_specialize=["seed", "order", "T", "B", "group"],
+    do_not_specialize_on_alignment=POINTERS,
+)
 def random_keys_kernel(IDS, OFFSETS, KEY, seed, order, T, B, group, BN: tl.constexpr):
     golden = tl.full([1], 0x9E3779B97F4A7C15, tl.uint64)
     number = order + tl.program_id(1)

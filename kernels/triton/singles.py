@@ -56,7 +56,7 @@ def _singles(
     WANT_DROP_KEY: tl.constexpr, UNDER: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     c = tl.arange(0, BC)
-    bias, bias_label, _ = load_bias(BIAS, bias_stride, b, C, BC)
+    bias, bias_label, _finite = load_bias(BIAS, bias_stride, b, C, BC)
     tolerance = tl.load(TOLERANCE + b)
     old = tl.load(LOGP + b * C + c, mask=c < C, other=float("-inf"))
     old_label = tl.sum(tl.where(c == y, tl.exp(old), 0.0), axis=0)
@@ -109,7 +109,7 @@ def _singles(
         if WANT_JS or WANT_DROP or WANT_JS_KEY or WANT_DROP_KEY:
             new = row_log_probabilities(margins, alive, bias, C, BC)
             if WANT_JS or WANT_JS_KEY:
-                js, _ = divergences(new, old)
+                js, _kl = divergences(new, old)
                 js = tl.where(weighted, js, tl.where(labelled, 0.0, float("nan")))
                 if WANT_JS:
                     tl.store(JS + item, js.to(JS.dtype.element_ty), mask=inside)
@@ -135,9 +135,29 @@ def _singles(
         tl.atomic_or(STATUS + b, NEAR_TIE)
 
 
+# The alignment of what callers pass differs from batch to batch and must not choose the code.
+POINTERS = [
+    "S",
+    "WEIGHT",
+    "SCORE",
+    "OFFSETS",
+    "BIAS",
+    "LABEL",
+    "LOGP",
+    "TOLERANCE",
+    "STATUS",
+    "AFTER",
+    "FLIP",
+    "JS",
+    "DROP",
+    "JS_KEY",
+    "DROP_KEY",
+]
+
+
 @triton.jit(
     do_not_specialize=["score_stride", "bias_stride", "B", "group"],
-    do_not_specialize_on_alignment=["SCORE", "BIAS", "JS_KEY", "DROP_KEY"],
+    do_not_specialize_on_alignment=POINTERS,
 )
 def singles_kernel(
     S, WEIGHT, SCORE, score_stride, OFFSETS, BIAS, bias_stride, LABEL, LOGP, TOLERANCE, STATUS,

@@ -91,7 +91,14 @@ def _sort(
         target = swapped
 
 
-@triton.jit(do_not_specialize=["T", "B", "group"])
+# The alignment of what callers pass differs from batch to batch and must not choose the code.
+POINTERS = ["KEY", "ORDER", "SCRATCH", "OFFSETS", "STATUS"]
+
+
+@triton.jit(
+    do_not_specialize=["T", "B", "group"],
+    do_not_specialize_on_alignment=POINTERS,
+)
 def sort_kernel(
     KEY, ORDER, SCRATCH, OFFSETS, STATUS, T, B, group, CH: tl.constexpr, STEP: tl.constexpr,
     BN: tl.constexpr,
