@@ -18,7 +18,9 @@ from types import ModuleType
 from fastattnerase.backends.cuda import CudaBackend
 
 ROOT = Path(__file__).resolve().parents[2]
+# Another build folder and source tree, for sanitizers and mutation checks.
 BUILD = Path(os.environ.get("FASTATTNERASE_EMU_BUILD", ROOT / "build" / "emu"))
+SOURCE = Path(os.environ.get("FASTATTNERASE_EMU_SOURCE", ROOT))
 
 
 def _tool(name: str) -> str:
@@ -29,7 +31,7 @@ def _tool(name: str) -> str:
     return found
 
 
-def build(folder: Path = BUILD, source: Path = ROOT, sanitize: str = "") -> Path:
+def build(folder: Path = BUILD, source: Path = SOURCE, sanitize: str = "") -> Path:
     """Bring `_emu` up to date and say where it is."""
     import pybind11
 

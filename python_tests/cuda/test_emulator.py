@@ -1,0 +1,46 @@
+"""The emulator sees what it is there to see."""
+
+from __future__ import annotations
+
+import emulator
+import pytest
+
+
+@pytest.fixture
+def emu():
+    module = emulator.module()
+    yield module
+    module.set_schedule("forward")
+
+
+@pytest.mark.parametrize("order", ["forward", "backward", "shuffled"])
+def test_a_right_kernel_is_right_under_every_order(emu, order):
+    for seed in range(5):
+        emu.set_schedule(order, seed)
+        assert emu.reversed_by("none")
+
+
+def test_a_missing_barrier_is_seen_under_every_order(emu):
+    for order in ("forward", "backward", "shuffled"):
+        emu.set_schedule(order, 1)
+        assert not emu.reversed_by("no_barrier")
+
+
+def test_a_barrier_that_some_threads_miss_is_an_error(emu):
+    with pytest.raises(RuntimeError, match="not reached by all threads"):
+        emu.reversed_by("half_barrier")
+
+
+def test_a_write_behind_shared_memory_is_an_error(emu):
+    with pytest.raises(RuntimeError, match="past its end, at byte 0"):
+        emu.reversed_by("overrun")
+
+
+def test_warp_intrinsics(emu):
+    # Σ 0 … 31, the odd lanes' bits, lane 7's neighbours.
+    assert emu.warp_numbers() == (496, 0xAAAAAAAA, 6, 8)
+
+
+def test_an_unknown_order_is_refused(emu):
+    with pytest.raises(ValueError, match="needs forward, backward or shuffled"):
+        emu.set_schedule("sideways")

@@ -1,0 +1,256 @@
+"""The emulated kernels against the reference on every path: warp, block, large block, long.
+
+An emulated device with little shared memory sends short instances down the paths of long ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import emulator
+import pytest
+import torch
+from torch import Tensor
+
+from fastattnerase.backends import reference
+from fastattnerase.backends.base import Outputs, Problem, RankingKind
+from fastattnerase.ops.library import allocate, as_outputs
+
+EVERYTHING = (1 << 13) - 1
+H100 = (2, 232448)
+ALL = tuple(RankingKind)
+QUICK = tuple(kind for kind in ALL if kind != RankingKind.GREEDY)
+
+
+@pytest.fixture
+def cuda():
+    backend = emulator.load()
+    yield backend
+    emulator.module().set_device(*H100)
+    emulator.module().set_schedule("forward")
+
+
+def problem(
+    lengths: list[int],
+    D: int,
+    C: int,
+    kinds: tuple[RankingKind, ...] = ALL,
+    dtype: torch.dtype = torch.float32,
+    is_scores: bool = True,
+    keep: bool = False,
+    spread: float = 1.0,
+) -> Problem:
+    g = torch.Generator().manual_seed(len(lengths) * 1000 + D * 10 + C)
+    T = sum(lengths)
+    head = torch.float64 if dtype == torch.float64 else torch.float32
+    attention = torch.randn(T, 1, generator=g) * spread
+    order = [torch.randperm(n, generator=g) for n in lengths]
+    return Problem(
+        values=torch.randn(T, 1, D, generator=g, dtype=torch.float64).to(dtype),
+        offsets=torch.tensor([0, *lengths]).cumsum(0),
+        attention=attention if is_scores else attention.abs(),
+        is_scores=is_scores,
+        head_weight=torch.randn(C, 1, D, generator=g, dtype=torch.float64).to(head),
+        head_bias=torch.randn(len(lengths), C, generator=g).to(head) * 0.1,
+        ids=torch.arange(len(lengths)) + 5,
+        rankings=kinds,
+        ranking_args=(0,) * len(kinds),
+        orders=(torch.cat(order),),
+        keys=(torch.randn(T, generator=g),),
+        seed=7,
+        keep=keep,
+        validate=False,
+    )
+
+
+def run(backend, problem: Problem, wants: int = EVERYTHING) -> Outputs:
+    results = allocate(
+        problem.values,
+        problem.offsets,
+        problem.head_weight.shape[0],
+        len(problem.rankings),
+        wants,
+    )
+    for tensor in results:
+        tensor.fill_(-77)
+    out = as_outputs(results, wants)
+    backend.sweep(problem, out)
+    return out
+
+
+def assert_close(out: Outputs, expected: Outputs) -> None:
+    for field in fields(Outputs):
+        x, y = getattr(out, field.name), getattr(expected, field.name)
+        if x is None:
+            continue
+        if x.is_floating_point():
+            torch.testing.assert_close(
+                x, y, rtol=2e-5, atol=2e-6, equal_nan=True, msg=lambda m, f=field: f"{f.name}: {m}"
+            )
+        else:
+            assert torch.equal(x, y), field.name
+
+
+# Shared memory of a block, and lengths on both sides of what a warp, a block and a large block take.
+PATHS = {
+    "short": (H100[1], [7, 5, 1, 0, 3, 2, 64]),
+    "block": (H100[1], [65, 130, 257]),
+    "large": (4000, [7, 40, 20]),
+    "long": (3000, [7, 70, 20, 0, 1, 120]),
+}
+
+
+@pytest.mark.parametrize("order", ["forward", "backward", "shuffled"])
+@pytest.mark.parametrize("path", PATHS)
+def test_every_result_on_every_path(cuda, path, order):
+    shared, lengths = PATHS[path]
+    emulator.module().set_device(2, shared)
+    emulator.module().set_schedule(order, 11)
+    p = problem(lengths, 20, 5, ALL if max(lengths) < 100 else QUICK)
+    assert_close(run(cuda, p), run(reference.BACKEND, p))
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("keep", [False, True])
+def test_weights_and_both_directions(cuda, path, keep):
+    shared, lengths = PATHS[path]
+    emulator.module().set_device(2, shared)
+    p = problem(lengths, 12, 2, QUICK, is_scores=False, keep=keep)
+    assert_close(run(cuda, p), run(reference.BACKEND, p))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_more_classes_than_lanes(cuda, path):
+    shared, lengths = PATHS[path]
+    emulator.module().set_device(2, shared)
+    p = problem(lengths, 8, 37, QUICK)
+    assert_close(run(cuda, p), run(reference.BACKEND, p))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_scores_that_underflow(cuda, path):
+    shared, lengths = PATHS[path]
+    emulator.module().set_device(2, shared)
+    p = problem(lengths, 8, 3, QUICK, spread=400.0)
+    out, expected = run(cuda, p), run(reference.BACKEND, p)
+    assert int((out.status & 16).max()) == 16
+    assert_close(out, expected)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_items_that_are_not_finite(cuda, path):
+    shared, lengths = PATHS[path]
+    emulator.module().set_device(2, shared)
+    p = problem(lengths, 8, 3, QUICK)
+    p.values[1, 0, 3] = float("nan")
+    p.attention[sum(lengths) - 2] = float("inf")
+    assert_close(run(cuda, p), run(reference.BACKEND, p))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("D", [1, 7, 12, 64, 200])
+def test_every_width_and_type(cuda, dtype, D):
+    for C in (1, 2, 4, 11):
+        p = problem([9, 3], D, C, (RankingKind.PRODUCT,), dtype=dtype)
+        assert_close(run(cuda, p), run(reference.BACKEND, p))
+
+
+@pytest.mark.parametrize("shift", [1, 2, 4])
+def test_addresses_that_vectors_do_not_fit(cuda, shift):
+    p = problem([9, 3], 16, 3, (RankingKind.PRODUCT,))
+    room = torch.zeros(12, 1, 16 + shift)
+    room[:, :, shift:] = p.values
+    object.__setattr__(p, "values", room[:, :, shift:])
+    assert_close(run(cuda, p), run(reference.BACKEND, p))
+
+
+def test_rows_longer_than_a_float32_sum_may_span(cuda):
+    p = problem([3], 4100, 2, (RankingKind.GRADIENT,))
+    assert_close(run(cuda, p), run(reference.BACKEND, p))
+
+
+def test_more_rankings_than_one_launch_takes(cuda):
+    p = problem([6, 2], 4, 3, (RankingKind.RANDOM,) * 205)
+    object.__setattr__(p, "ranking_args", tuple(range(205)))
+    assert_close(run(cuda, p), run(reference.BACKEND, p))
+
+
+def test_keys_that_differ_below_what_a_sort_word_holds(cuda):
+    """64 keys one unit in the last place apart, ascending by position: the order is reversed."""
+    p = problem([64], 4, 2, (RankingKind.GIVEN_KEYS,), dtype=torch.float64)
+    keys = torch.ones(64, dtype=torch.float64)
+    for i in range(1, 64):
+        keys[i] = torch.nextafter(keys[i - 1], torch.tensor(2.0, dtype=torch.float64))
+    object.__setattr__(p, "keys", (keys,))
+    out = run(cuda, p)
+    assert out.order is not None
+    assert out.order[0].tolist() == list(range(63, -1, -1))
+
+
+INVALID = 64
+
+
+def test_an_order_that_is_no_permutation_is_marked_and_nothing_else_changes(cuda):
+    for path in PATHS.values():
+        emulator.module().set_device(2, path[0])
+        lengths = [n for n in path[1] if n > 1]
+        p = problem(lengths, 8, 3, QUICK)
+        bad = p.orders[0].clone()
+        bad[0] = bad[1]
+        bad[int(p.offsets[1]) :][:2] = torch.tensor([-(2**40), 2**40])
+        object.__setattr__(p, "orders", (bad,))
+        out, expected = run(cuda, p), run(reference.BACKEND, p)
+        assert (out.status & INVALID != 0).tolist()[:2] == [True, True]
+        assert_close(out, expected)
+
+
+def test_negative_weights_are_marked(cuda):
+    p = problem([3, 4], 8, 3, is_scores=False)
+    p.attention[1] = -0.5
+    out = run(cuda, p)
+    assert out.status.tolist()[0] == INVALID
+    assert out.label.tolist()[0] == -1
+    assert out.probabilities[0].isnan().all()
+    assert out.first_flip[:, 0].tolist() == [-1] * len(ALL)
+    assert not out.status[1] & INVALID
+
+
+@pytest.mark.parametrize(
+    "offsets", [[0, 5, 3, 9], [1, 4, 6, 9], [0, 4, 6, 8], [0, -7, 6, 9], [0, 2**40, 4, 9]]
+)
+def test_offsets_that_make_no_sense_are_marked_and_nothing_is_read_out_of_bounds(cuda, offsets):
+    p = problem([4, 2, 3], 8, 3)
+    object.__setattr__(p, "offsets", torch.tensor(offsets))
+    out = run(cuda, p)
+    for b in range(3):
+        broken = offsets[b] < 0 or offsets[b + 1] < offsets[b] or offsets[b + 1] > 9
+        broken = broken or (b == 0 and offsets[0] != 0) or (b == 2 and offsets[3] != 9)
+        assert bool(out.status[b] & INVALID) or not broken
+        if broken:
+            assert int(out.label[b]) == -1
+
+
+def test_validation_raises_the_exact_error(cuda):
+    p = problem([3, 4], 8, 3, is_scores=False)
+    p.attention[4] = -0.5
+    object.__setattr__(p, "validate", True)
+    with pytest.raises(ValueError, match="instance 1 has the negative weight -0.5 at position 1"):
+        run(cuda, p)
+
+
+def test_what_the_backend_refuses(cuda):
+    p = problem([3], 8, 3)
+    object.__setattr__(p, "values", torch.zeros(3, 2, 8))
+    assert cuda.unsupported(p) == ["it takes one attention head, not 2"]
+
+
+def test_results_do_not_depend_on_the_schedule(cuda):
+    p = problem([7, 70, 20, 130], 20, 5, QUICK)
+    results: list[list[Tensor]] = []
+    for order, seed in (("forward", 0), ("backward", 0), ("shuffled", 1), ("shuffled", 2)):
+        emulator.module().set_schedule(order, seed)
+        out = run(cuda, p)
+        results.append([getattr(out, f.name) for f in fields(Outputs)])
+    for other in results[1:]:
+        for x, y in zip(results[0], other, strict=True):
+            assert torch.equal(x.nan_to_num(-5), y.nan_to_num(-5))
