@@ -1,0 +1,44 @@
+"""Mutual information between hidden states, grouped by attention rank, and the model's outputs.
+
+Wen, Subbalakshmi and Yang, "Revisiting Attention Weights as Explanations from an Information
+Theoretic Perspective" (2022).
+"""
+
+from fastattnerase.mi.clusters import Codebook, Quantised, quantise
+from fastattnerase.mi.config import Config
+from fastattnerase.mi.correlation import Correlation, kendall_tau, weighted_tau
+from fastattnerase.mi.errors import MeasurementError
+from fastattnerase.mi.grouping import RankedStates, group
+from fastattnerase.mi.information import (
+    Information,
+    entropy,
+    mutual_information,
+    shuffled_information,
+)
+from fastattnerase.mi.measurement import Measurement, measure
+from fastattnerase.mi.ranks import RankChoice, choose_ranks
+from fastattnerase.mi.runs import Result, load, run
+
+__all__ = [
+    "Codebook",
+    "Config",
+    "Correlation",
+    "Information",
+    "Measurement",
+    "MeasurementError",
+    "Quantised",
+    "RankChoice",
+    "RankedStates",
+    "Result",
+    "choose_ranks",
+    "entropy",
+    "group",
+    "kendall_tau",
+    "load",
+    "measure",
+    "mutual_information",
+    "quantise",
+    "run",
+    "shuffled_information",
+    "weighted_tau",
+]

@@ -1,0 +1,326 @@
+"""Hidden states by attention rank: streamed from packed batches to disk, read rank by rank."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import fastattnerase as fae
+from fastattnerase.experiments.serrano_smith import attention_weights
+from fastattnerase.mi.errors import MeasurementError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+States = NDArray[np.float32]
+Exclude = Literal["masked", "zero_weight", "none"]
+StreamItem = fae.AttentionBatch | tuple[fae.AttentionBatch, Tensor]
+
+_BLOCK_BYTES = 8 * 2**20  # states copied at a time while writing
+
+
+class RankedStates:
+    """The states and weights of every attention rank, on disk, with the outputs in memory.
+
+    Rank 1 is the item with an instance's largest weight. Instances without items or without
+    attention mass are left out; the others keep their order and are numbered from 0. In memory
+    are the outputs, two numbers an instance, and eight bytes for each batch and rank. Close it,
+    or use it as a context manager: its files live until then.
+
+    Args:
+        directory: where the unnamed temporary files are; the system's choice by default, which
+            may be a file system in memory.
+
+    Example:
+        >>> import torch
+        >>> import fastattnerase as fae
+        >>> from fastattnerase.mi import group
+        >>> batch = fae.AttentionBatch(
+        ...     torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([0, 2, 3]),
+        ...     weights=torch.tensor([0.1, 0.9, 1.0]), head_weight=torch.tensor([[0.0], [1.0]]))
+        >>> with group([batch]) as ranked:
+        ...     ranked.states(1).tolist(), ranked.states(2).tolist(), ranked.instances(2).tolist()
+        ([[2.0], [3.0]], [[1.0]], [0])
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        with ExitStack() as files:
+            self._states = files.enter_context(tempfile.TemporaryFile(dir=directory))
+            self._weights = files.enter_context(tempfile.TemporaryFile(dir=directory))
+            self._files = files.pop_all()
+        self._bounds: list[Ints] = []  # of each batch: the row at which each rank begins
+        self._rows = 0
+        self.width = 0
+        self.rows: Ints = np.zeros(0, dtype=np.int64)  # [n], number in the stream
+        self.ids: Ints = self.rows  # [n]
+        self.lengths: Ints = self.rows  # [n], items that are ranked
+        self.logits: Floats = np.zeros((0, 0))  # [n, C]
+        self.labels: Ints = self.rows  # [n], predicted classes
+        self.left_out: Ints = self.rows  # number in the stream of instances without mass
+        self.excluded_items = 0
+
+    def __enter__(self) -> RankedStates:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Delete the files."""
+        self._files.close()
+
+    def __len__(self) -> int:
+        """The number of instances, `n`."""
+        return len(self.rows)
+
+    @property
+    def num_ranks(self) -> int:
+        """The largest rank that is stored."""
+        return max((len(bounds) - 1 for bounds in self._bounds), default=0)
+
+    def instances(self, rank: int) -> Ints:
+        """Find the instances that have a rank: `[n_r]`, ascending; rows of `states(rank)`."""
+        self._check_rank(rank)
+        return np.flatnonzero(self.lengths >= rank)
+
+    def states(self, rank: int) -> States:
+        """Read the states of a rank: `[n_r, D]` float32."""
+        return self._read(self._states, rank, np.dtype(np.float32), self.width)
+
+    def weights(self, rank: int) -> Floats:
+        """Read the weights of a rank: `[n_r]` float64."""
+        return self._read(self._weights, rank, np.dtype(np.float64), 1)[:, 0]
+
+    def _check_rank(self, rank: int) -> None:
+        if not 1 <= rank <= self.num_ranks:
+            raise ValueError(f"rank: given {rank}, needed 1 to {self.num_ranks}")
+
+    def _read(self, file: Any, rank: int, dtype: np.dtype[Any], width: int) -> NDArray[Any]:
+        self._check_rank(rank)
+        spans = [(b[rank - 1], b[rank]) for b in self._bounds if rank < len(b)]
+        found = np.empty((sum(int(end - begin) for begin, end in spans), width), dtype)
+        row = 0
+        for begin, end in spans:
+            part = found[row : row + int(end - begin)]
+            row += len(part)
+            file.seek(int(begin) * width * dtype.itemsize)
+            if file.readinto(part.view(np.uint8).data) != part.nbytes:
+                raise OSError(f"the temporary file of rank {rank} ended early")
+        return found
+
+    def _write(self, values: Tensor, items: Ints, weights: Floats, bounds: Ints) -> int:
+        """Append items in rank order; return the place of the first that is not finite, or -1."""
+        self._bounds.append(self._rows + bounds)
+        self._rows += len(items)
+        self._weights.write(np.ascontiguousarray(weights, dtype=np.float64).data)
+        block = max(1, _BLOCK_BYTES // (4 * self.width))
+        for begin in range(0, len(items), block):
+            chosen = torch.from_numpy(items[begin : begin + block]).to(values.device)
+            states = values[chosen].flatten(1).float().cpu().numpy()  # [block, D]
+            finite = np.isfinite(states).all(axis=1)
+            if not finite.all():
+                return begin + int((~finite).argmax())
+            self._states.write(np.ascontiguousarray(states).data)
+        return -1
+
+
+def group(
+    stream: Iterable[StreamItem],
+    *,
+    exclude: Exclude = "masked",
+    max_ranks: int | None = None,
+    directory: Path | None = None,
+    backend: str = "auto",
+) -> RankedStates:
+    """Group hidden states by attention rank, in one pass over a stream of batches.
+
+    Items are sorted within each instance by descending attention, ties by lower position, as the
+    ranking `attention` of the engine. Every batch is written to disk rank after rank, so that
+    memory holds one batch, whatever the number of ranks or batches; disk holds 4 bytes for each
+    ranked item and feature.
+
+    Args:
+        stream: batches, or pairs of a batch and the model's logits: [B, C], or [B] or [B, 1] of a
+            model with one logit. Without logits the engine computes them from the batch. Several
+            attention heads: their states are joined, their weights averaged.
+        exclude: items that are not ranked. `masked`: those with a score of -inf. `zero_weight`:
+            all of weight zero, for weights in which masked positions (start and end symbols) are
+            zeros; sparse attention shortens its instances by that. `none`: no item.
+        max_ranks: ranks beyond it are not kept; all by default.
+        directory: of the temporary files; the system's choice by default.
+        backend: of the engine.
+
+    Returns:
+        The grouped states.
+
+    Raises:
+        MeasurementError: naming the instance: a state, score, weight or logit that is not finite,
+            a negative weight; batches of different sizes; no instance with attention mass.
+
+    Source:
+        Wen, Subbalakshmi and Yang 2022, figure 1.
+
+    Example:
+        >>> from fastattnerase.mi import group
+        >>> with group(model.attention_outputs(dataset)) as ranked:  # doctest: +SKIP
+        ...     ranked.states(1).shape
+    """
+    if exclude not in ("masked", "zero_weight", "none"):
+        raise ValueError(f"exclude: given {exclude!r}, needed masked, zero_weight or none")
+    if max_ranks is not None and max_ranks < 1:
+        raise ValueError(f"max_ranks: given {max_ranks}, needed 1 or more, or None")
+    with ExitStack() as undo:
+        ranked = undo.enter_context(RankedStates(directory))
+        parts: list[dict[str, NDArray[Any]]] = []
+        seen = 0
+        for item in stream:
+            batch, logits = item if isinstance(item, tuple) else (item, None)
+            if len(batch):
+                parts.append(_add(ranked, batch, logits, seen, exclude, max_ranks, backend))
+            seen += len(batch)
+        if not sum(len(part["rows"]) for part in parts):
+            raise MeasurementError(
+                f"no instance to measure: the stream held {seen}, none with an item that has "
+                f"attention; check the masks and what `exclude` leaves out"
+            )
+        widths = {part["logits"].shape[1] for part in parts}
+        if len(widths) > 1:
+            raise MeasurementError(f"batches have {sorted(widths)} classes, needed the same number")
+        for name in ("rows", "ids", "lengths", "logits", "labels", "left_out"):
+            setattr(ranked, name, np.concatenate([part[name] for part in parts]))
+        undo.pop_all()
+    return ranked
+
+
+def _add(
+    ranked: RankedStates,
+    batch: fae.AttentionBatch,
+    given: Tensor | None,
+    seen: int,
+    exclude: Exclude,
+    max_ranks: int | None,
+    backend: str,
+) -> dict[str, NDArray[Any]]:
+    """Write one batch to disk; return what is kept of its instances."""
+    B, values = len(batch), batch.values
+    width = int(np.prod(values.shape[1:]))
+    if ranked.width not in (0, width) or width == 0:
+        raise MeasurementError(
+            f"states are {width} wide from instance {seen} on and {ranked.width} before, needed "
+            f"the same positive width in all batches"
+        )
+    ranked.width = width
+    instance = np.repeat(np.arange(B), batch.lengths.cpu().numpy())  # [T]
+    weights = _weights(batch, instance, seen)  # [T]
+    keep = np.bincount(instance, weights, minlength=B)[instance] > 0  # [T], instance has mass
+    left_out = np.bincount(instance, keep, minlength=B) == 0  # [B]
+    if exclude == "zero_weight":
+        keep &= weights > 0
+    elif exclude == "masked" and batch.scores is not None:
+        masked = (batch.scores == float("-inf")).reshape(len(keep), -1).all(dim=1)
+        keep &= ~masked.cpu().numpy()
+    ranked.excluded_items += int(np.count_nonzero(~keep & ~left_out[instance]))
+
+    order = np.flatnonzero(keep)
+    order = order[np.lexsort((-_keys(batch, weights)[order], instance[order]))]
+    lengths = np.bincount(instance[order], minlength=B)  # [B]
+    begins = np.cumsum(lengths) - lengths
+    rank = np.arange(len(order)) - begins[instance[order]]  # [K], from 0
+    if max_ranks is not None:
+        order, rank = order[rank < max_ranks], rank[rank < max_ranks]
+    order = order[np.argsort(rank, kind="stable")]  # by rank, then by instance
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(rank))])
+    wrong = ranked._write(values, order, weights[order], bounds)
+    if wrong >= 0:
+        b = int(instance[order[wrong]])
+        position = int(batch.positions[int(order[wrong])])
+        raise MeasurementError(
+            f"instance {seen + b} has a hidden state at position {position} that is not finite in "
+            f"float32; mask the item with a score of -inf, leave the instance out, or train the "
+            f"model again with a lower learning rate"
+        )
+    kept = np.flatnonzero(~left_out)
+    logits, labels = _outputs(batch, given, seen, backend)
+    bad = ~np.isfinite(logits[kept]).all(axis=1)
+    if bad.any():
+        raise MeasurementError(
+            f"instance {seen + int(kept[bad.argmax()])} has logits that are not finite; leave the "
+            f"instance out, or train the model again with a lower learning rate"
+        )
+    return {
+        "rows": seen + kept,
+        "ids": batch.ids.cpu().numpy()[kept],
+        "lengths": lengths[kept],
+        "logits": logits[kept],
+        "labels": labels[kept],
+        "left_out": seen + np.flatnonzero(left_out),
+    }
+
+
+def _weights(batch: fae.AttentionBatch, instance: Ints, seen: int) -> Floats:
+    """Compute the weights [T], refusing what is no attention."""
+    given = batch.weights if batch.scores is None else batch.scores
+    assert given is not None  # a batch has one of the two
+    name = "weight" if batch.scores is None else "score"
+    flat = given.reshape(len(instance), -1)  # [T, H]
+    bad = flat.isnan() | (flat == float("inf"))
+    if batch.scores is None:
+        bad |= flat < 0
+    wrong = bad.any(dim=1)
+    if bool(wrong.any()):
+        item = int(wrong.long().argmax())
+        allowed = "0 or more" if batch.scores is None else "finite, or -inf for masked items"
+        raise MeasurementError(
+            f"instance {seen + int(instance[item])} has a {name} of {flat[item].tolist()} at "
+            f"position {int(batch.positions[item])}; {name}s must be {allowed}"
+        )
+    return attention_weights(batch)
+
+
+def _keys(batch: fae.AttentionBatch, weights: Floats) -> Floats:
+    """What the ranking sorts by: the score where there is one, for weights may underflow."""
+    given = batch.weights if batch.scores is None else batch.scores
+    assert given is not None
+    if batch.num_heads > 1:
+        return weights
+    return np.asarray(given.reshape(-1).double().cpu().numpy())
+
+
+def _outputs(
+    batch: fae.AttentionBatch, given: Tensor | None, seen: int, backend: str
+) -> tuple[Floats, Ints]:
+    """The logits [B, C] and predicted classes [B] of a batch, as given or by the engine."""
+    if given is None:
+        erased = fae.erase_prefixes(batch, "attention", curves=("logits",), backend=backend)
+        starts = erased.curve_offsets[:-1]  # [B], where nothing is erased yet
+        logits = erased.curves["logits"][0, starts]  # [B, C]
+        labels = erased.label
+    else:
+        logits = given.detach()
+        if logits.ndim == 1:
+            logits = logits[:, None]
+        if logits.ndim != 2 or len(logits) != len(batch) or not logits.shape[1]:
+            raise MeasurementError(
+                f"logits: given {list(given.shape)} from instance {seen} on, needed "
+                f"[{len(batch)}, C]"
+            )
+        if logits.shape[1] == 1:
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+        labels = logits.argmax(dim=1)
+    return (
+        np.asarray(logits.double().cpu().numpy()),
+        np.asarray(labels.cpu().numpy(), dtype=np.int64),
+    )

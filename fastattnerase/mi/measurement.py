@@ -1,0 +1,448 @@
+"""The measurement of Wen, Subbalakshmi and Yang (2022): does information follow attention?
+
+For each attention rank `r`: `m_r`, the mutual information between the quantised hidden state of
+that rank and the model's quantised output, and `a_r`, the rank's mean weight; then the rank
+correlation of the two.
+
+What the numbers do not say. `a_r` falls with `r` by construction, so the correlation only asks
+whether information falls with rank. A state with a larger weight has a larger share of the output,
+so a part of `m_r` is mechanical; with Gumbel noise on, a ranking by the very sample that makes the
+output gives a positive correlation even where all scores are equal. Weighted tau depends on how
+skewed attention is and cannot be compared between models whose attention differs in that; read
+plain tau beside it. The output is the model's, not the gold label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fastattnerase.mi.clusters import Codebook, Labels, Quantised, quantise
+from fastattnerase.mi.config import Config
+from fastattnerase.mi.correlation import Correlation, kendall_tau, weighted_tau, weighted_taus
+from fastattnerase.mi.errors import MeasurementError
+from fastattnerase.mi.grouping import RankedStates, StreamItem, group
+from fastattnerase.mi.information import mutual_information, shuffled_information, shuffles_of
+from fastattnerase.mi.ranks import choose_ranks
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+ESTIMATORS = ("plug_in", "miller_madow", "excess")
+STATISTICS = ("kendall", "weighted_product", "weighted_sum")
+
+_OUTPUT_RESTARTS = 10  # logits are few and cheap
+_DIGITS = 12  # of mutual information; what differs by less is a tie
+_CONSTANT = (
+    1e-9  # weights of the first and the last rank that differ by less, relatively, are equal
+)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured; all tables can be written to Parquet. Information is in nats.
+
+    Args:
+        ranks: a row for each rank: `rank`, `instances`, `attention` (mean weight), `share_above`
+            (of the instances, those with a weight above the threshold), `clusters` (that occur),
+            `singletons` (clusters of one state), `plug_in`, `miller_madow` (not clipped), `bias`,
+            `control_mean`, `control_low`, `control_high` (with outputs shuffled), `excess`
+            (plug-in less the control's mean), `p_value` (one-sided, of the control),
+            `state_entropy`, `output_entropy`, `bound` (the smaller of both).
+        correlations: a row for each estimator and statistic: `estimator` (`plug_in`, the paper's;
+            `miller_madow`, `excess`), `statistic` (`kendall`: tau-b; `weighted_product` and
+            `weighted_sum`: Shieh's tau with the mean weights), `value`, `reason` (why there is
+            none), `p_value` (of tau-b), and for the plug-in estimator `control_mean`,
+            `control_low`, `control_high`: the correlation with outputs shuffled alike in all ranks.
+        outputs: a row for each output label: `label`, `instances`, `low` and `high`, the range of
+            what was clustered (one-dimensional outputs; else NaN).
+        instances: a row for each instance with attention: `row` in the stream, `id`, `length`,
+            `used`, `predicted` class, `output` label (-1 where it is not used).
+        summary: counts, the choice of ranks and clusters, and notices, as JSON-able data.
+    """
+
+    ranks: pd.DataFrame
+    correlations: pd.DataFrame
+    outputs: pd.DataFrame
+    instances: pd.DataFrame
+    summary: dict[str, Any]
+
+    def correlation(self, statistic: str, estimator: str = "plug_in") -> Correlation:
+        """Look one correlation up: `kendall`, `weighted_product` or `weighted_sum`."""
+        table = self.correlations
+        found = table[(table["statistic"] == statistic) & (table["estimator"] == estimator)]
+        if found.empty:
+            raise ValueError(
+                f"statistic, estimator: given {statistic!r} and {estimator!r}, needed one of "
+                f"{', '.join(STATISTICS)} and one of {', '.join(ESTIMATORS)}"
+            )
+        row = found.iloc[0]
+
+        def number(name: str) -> float | None:
+            return None if np.isnan(row[name]) else float(row[name])
+
+        return Correlation(number("value"), str(row["reason"]), number("p_value"))
+
+
+def measure(
+    stream: Iterable[StreamItem], config: Config | None = None, *, scratch: Path | None = None
+) -> Measurement:
+    """Measure the mutual information between ranked hidden states and outputs.
+
+    One pass over the stream writes the states to disk rank by rank; then each rank is read and
+    quantised by itself. Memory does not grow with the number of ranks but for a few numbers an
+    instance and rank.
+
+    Args:
+        stream: batches, or pairs of a batch and the model's logits: see `group`.
+        config: the measurement; all defaults where absent.
+        scratch: directory of the temporary files; the system's choice by default.
+
+    Returns:
+        The measurement.
+
+    Raises:
+        MeasurementError: no instance or no rank is left; fewer instances than clusters; all
+            outputs in one cluster; constant attention; something not finite. The message says
+            what to do.
+
+    Source:
+        Wen, Subbalakshmi and Yang 2022, section 3.2.
+
+    Example:
+        >>> import torch
+        >>> import fastattnerase as fae
+        >>> from fastattnerase.mi import Config, measure
+        >>> values = torch.randn(200, 4, 3, generator=torch.manual_seed(0))  # [B, N, D]
+        >>> scores = torch.tensor([2.0, 1.0, 0.5, 0.0]).expand(200, 4)
+        >>> batch = fae.AttentionBatch.from_padded(
+        ...     values, scores=scores, head_weight=torch.eye(3)[:2] * 9)
+        >>> found = measure([batch], Config(clusters=8))
+        >>> bool(found.ranks["plug_in"][0] > found.ranks["control_high"][0])
+        True
+    """
+    config = Config() if config is None else config
+    fixed = config.ranks if isinstance(config.ranks, int) else config.max_ranks
+    with group(
+        stream,
+        exclude=config.exclude,
+        max_ranks=fixed,
+        directory=scratch,
+        backend=config.backend,
+    ) as ranked:
+        return _measure(ranked, config)
+
+
+def _measure(ranked: RankedStates, config: Config) -> Measurement:
+    choice = choose_ranks(ranked, config)
+    k = choice.ranks
+    used = ranked.lengths >= (k if config.instances == "all_ranks" else 1)  # [n]
+    attention, above = np.empty(k), np.empty(k)
+    for rank in range(1, k + 1):
+        weights = ranked.weights(rank)[used[ranked.instances(rank)]]  # [n_r]
+        attention[rank - 1] = weights.mean()
+        above[rank - 1] = (weights > config.weight_threshold).mean()
+    constant = _constant(ranked, k)
+    if constant and k > 1 and config.constant_attention == "error":
+        raise MeasurementError(
+            "attention is constant: all ranks have the same weights, so no correlation with them "
+            "is defined; set constant_attention to by_position to correlate with the ranks, whose "
+            "ties are broken by position, or to undefined to measure without correlations"
+        )
+
+    output, outputs = _output_labels(ranked, np.flatnonzero(used), config)  # [n]
+    quantised = _quantise_states(ranked, k, used, config)
+    shuffled = shuffles_of(output[used], config.shuffles, config.seed)  # [S, used]
+    place = np.cumsum(used) - 1  # [n], number among the used
+    table: list[dict[str, Any]] = []
+    control = np.empty((k, config.shuffles))
+    for r in range(k):
+        states = quantised.labels[r]
+        members = np.flatnonzero(used & (ranked.lengths > r))  # [n_r]
+        found = mutual_information(states, output[members])
+        control[r] = shuffled_information(states, shuffled[:, place[members]])
+        sizes = np.bincount(states)
+        mean, low, high = _interval(control[r], config.confidence)
+        reached = int(np.count_nonzero(control[r] >= found.plug_in - 10.0**-_DIGITS))
+        table.append(
+            {
+                "rank": r + 1,
+                "instances": found.instances,
+                "attention": attention[r],
+                "share_above": above[r],
+                "clusters": int(np.count_nonzero(sizes)),
+                "singletons": int(np.count_nonzero(sizes == 1)),
+                "plug_in": found.plug_in,
+                "miller_madow": found.miller_madow,
+                "bias": found.bias,
+                "control_mean": mean,
+                "control_low": low,
+                "control_high": high,
+                "excess": found.plug_in - mean,
+                "p_value": (1 + reached) / (1 + config.shuffles) if config.shuffles else np.nan,
+                "state_entropy": found.x_entropy,
+                "output_entropy": found.y_entropy,
+                "bound": found.bound,
+            }
+        )
+    ranks = pd.DataFrame(table)
+    summary = {
+        "instances": len(ranked) + len(ranked.left_out),
+        "without_attention": len(ranked.left_out),
+        "too_short": int(np.count_nonzero(~used)),
+        "used": int(np.count_nonzero(used)),
+        "excluded_items": ranked.excluded_items,
+        "width": ranked.width,
+        "ranks": k,
+        "ranks_by_length": choice.by_length,
+        "ranks_by_weight": choice.by_weight,
+        "ranks_ended_by": choice.ended_by,
+        "clusters": quantised.clusters,
+        "clusters_tried": quantised.tried,
+        "two_samples_each": quantised.passed,
+        "output_labels": len(outputs),
+        "constant_attention": constant,
+        "notices": _notices(ranks, outputs, quantised, constant, config),
+    }
+    instances = pd.DataFrame(
+        {
+            "row": ranked.rows,
+            "id": ranked.ids,
+            "length": ranked.lengths,
+            "used": used,
+            "predicted": ranked.labels,
+            "output": output,
+        }
+    )
+    correlations = _correlations(ranks, attention, control, constant, config)
+    return Measurement(ranks, correlations, outputs, instances, summary)
+
+
+def _constant(ranked: RankedStates, k: int) -> bool:
+    """Whether ranks 1 and k have equal weights in every instance that has both."""
+    first, last = ranked.weights(1)[ranked.instances(k)], ranked.weights(k)  # all have a first
+    return bool((first - last <= _CONSTANT * first).all())
+
+
+def _interval(sample: Floats, confidence: float) -> tuple[float, float, float]:
+    """Mean and percentiles of what is defined in a sample; NaN where nothing is."""
+    defined = sample[~np.isnan(sample)]
+    if len(defined) == 0:
+        return float("nan"), float("nan"), float("nan")
+    tail = 50 * (1 - confidence)
+    low, high = np.percentile(defined, [tail, 100 - tail])
+    return float(defined.mean()), float(low), float(high)
+
+
+# --- outputs -------------------------------------------------------------------------------------
+
+
+def _output_labels(ranked: RankedStates, used: Ints, config: Config) -> tuple[Ints, pd.DataFrame]:
+    """Label the outputs of the used instances: `[n]`, -1 elsewhere, and the table of labels."""
+    logits = ranked.logits[used]  # [U, C]
+    C = logits.shape[1]
+    values = _output_values(logits, config.output_space)  # [U, 1] or [U, C]
+    if config.output == "classes" or (config.output == "auto" and C != 2):
+        labels = ranked.labels[used]
+        what = "predicted class"
+    else:
+        book = Codebook(
+            values.copy(),
+            config.output_clusters,
+            restarts=_OUTPUT_RESTARTS,
+            seed=config.seed,
+            what="the set of outputs",
+        )
+        labels = book.labels.astype(np.int64)
+        if values.shape[1] == 1:
+            labels = book.centres[:, 0].argsort(kind="stable").argsort()[labels]  # ascending
+        labels = np.unique(labels, return_inverse=True)[1]  # without clusters that are empty
+        what = "output cluster"
+    names, sizes = np.unique(labels, return_counts=True)
+    if len(names) < 2:
+        raise MeasurementError(
+            f"all {len(used)} instances fall into one {what}, so that mutual information with it "
+            f"is 0 whatever the states are; check that the model is trained and the instances are "
+            f"of several classes, or quantise the outputs another way (output, output_space)"
+        )
+    single = values.shape[1] == 1
+    table = pd.DataFrame(
+        {
+            "label": names.astype(np.int64),
+            "instances": sizes.astype(np.int64),
+            "low": [values[labels == x].min() if single else np.nan for x in names],
+            "high": [values[labels == x].max() if single else np.nan for x in names],
+        }
+    )
+    output = np.full(len(ranked), -1, dtype=np.int64)
+    output[used] = labels
+    return output, table
+
+
+def _output_values(logits: Floats, space: Literal["logit", "probability"]) -> Floats:
+    """What stands for an output: one number with two classes, `C` with more; [U, C] to [U, 1|C]."""
+    if logits.shape[1] == 2:
+        difference = logits[:, 1:] - logits[:, :1]  # [U, 1]
+        if space == "logit":
+            return difference
+        return np.asarray(0.5 * (1 + np.tanh(difference / 2)))
+    if space == "logit":
+        return np.asarray(logits - logits.mean(axis=1, keepdims=True))
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+# --- states --------------------------------------------------------------------------------------
+
+
+def _quantise_states(
+    ranked: RankedStates, k: int, used: NDArray[np.bool_], config: Config
+) -> Quantised:
+    """Label the states of the used instances in every rank."""
+    sizes = [int(np.count_nonzero(used & (ranked.lengths >= rank))) for rank in range(1, k + 1)]
+
+    def states(group_: int) -> NDArray[np.float32]:
+        found = ranked.states(group_ + 1)
+        chosen = used[ranked.instances(group_ + 1)]
+        return found if chosen.all() else found[chosen]
+
+    options: dict[str, Any] = {"algorithm": config.algorithm, "restarts": config.restarts}
+
+    if config.codebook == "rank":
+
+        def fit(group_: int, clusters: int) -> Labels:
+            seed = _seed(config.seed, group_ + 1, clusters)
+            return Codebook(
+                states(group_), clusters, seed=seed, what=f"rank {group_ + 1}", **options
+            ).labels
+
+        return quantise(fit, sizes, clusters=config.clusters, candidates=config.candidates)
+
+    share = -(-config.codebook_samples // len(sizes))
+
+    def fit_shared(group_: int, clusters: int) -> Labels:
+        rng = np.random.default_rng([config.seed, clusters])
+        sample = np.concatenate(
+            [
+                states(r)[np.sort(rng.choice(n, min(n, share), replace=False))]
+                for r, n in enumerate(sizes)
+            ]
+        )
+        seed = _seed(config.seed, 0, clusters)
+        book = Codebook(
+            sample, clusters, seed=seed, what="the sample for the shared codebook", **options
+        )
+        return np.concatenate([book.assign(states(r)) for r in range(len(sizes))])
+
+    together = quantise(
+        fit_shared,
+        [sum(sizes)],
+        clusters=config.clusters,
+        candidates=config.candidates,
+        names=["the union of all ranks"],
+    )
+    labels = np.split(together.labels[0], np.cumsum(sizes)[:-1])
+    return Quantised(labels, together.clusters, together.passed, together.tried)
+
+
+def _seed(seed: int, rank: int, clusters: int) -> int:
+    """A seed of k-means that depends on nothing but these three."""
+    return int(np.random.SeedSequence([seed, rank, clusters]).generate_state(1)[0])
+
+
+# --- correlations --------------------------------------------------------------------------------
+
+
+def _correlations(
+    ranks: pd.DataFrame, attention: Floats, control: Floats, constant: bool, config: Config
+) -> pd.DataFrame:
+    by_position = constant and config.constant_attention == "by_position"
+    order = -ranks["rank"].to_numpy(dtype=np.float64) if by_position else attention  # [k]
+    records: list[dict[str, Any]] = []
+    for estimator in ESTIMATORS:
+        information = ranks[estimator].to_numpy().round(_DIGITS)  # [k]
+        for statistic in STATISTICS:
+            record: dict[str, Any] = {"estimator": estimator, "statistic": statistic}
+            if np.isnan(information).any():
+                found = Correlation(None, "shuffles is 0, so there is no control to subtract")
+            elif constant and not by_position and len(order) > 1:
+                found = Correlation(None, "attention is constant")
+            else:
+                found = _correlate(statistic, information, order, attention)
+            record["value"] = np.nan if found.value is None else found.value
+            record["reason"] = found.reason
+            record["p_value"] = np.nan if found.p_value is None else found.p_value
+            sample = np.zeros(0)
+            if estimator == "plug_in" and found.value is not None:
+                sample = _control_taus(statistic, control.T.round(_DIGITS), order, attention)
+            for name, number in zip(
+                ("control_mean", "control_low", "control_high"),
+                _interval(sample, config.confidence),
+                strict=True,
+            ):
+                record[name] = number
+            records.append(record)
+    table: pd.DataFrame = pd.DataFrame(records)
+    return table
+
+
+def _correlate(
+    statistic: str, information: Floats, order: Floats, attention: Floats
+) -> Correlation:
+    if statistic == "kendall":
+        found = kendall_tau(information, order)
+    else:
+        pairs: Literal["product", "sum"] = "sum" if statistic == "weighted_sum" else "product"
+        found = weighted_tau(information, order, attention, pairs=pairs)
+    names = {
+        "x is constant": "mutual information is the same at every rank",
+        "y is constant": "attention is constant",
+        "1 pairs of numbers, needed at least 2": "one rank, needed at least 2",
+    }
+    return Correlation(found.value, names.get(found.reason, found.reason), found.p_value)
+
+
+def _control_taus(statistic: str, control: Floats, order: Floats, attention: Floats) -> Floats:
+    """The correlation of each shuffle, [S, k] to [S]; tau-b is the tau with equal weights."""
+    if statistic == "weighted_sum":
+        return weighted_taus(control, order, attention, pairs="sum")
+    equal = np.ones_like(attention)
+    weights = equal if statistic == "kendall" else attention
+    return weighted_taus(control, order, weights, pairs="product")
+
+
+def _notices(
+    ranks: pd.DataFrame,
+    outputs: pd.DataFrame,
+    quantised: Quantised,
+    constant: bool,
+    config: Config,
+) -> list[str]:
+    """Say what a reader of the numbers must know."""
+    notices = []
+    N = quantised.clusters
+    if not quantised.passed:
+        singletons = int(ranks["singletons"].sum())
+        notices.append(
+            f"{N} clusters do not leave two samples to each: {singletons} hold one state"
+        )
+    fewer = ranks[ranks["clusters"] < N]
+    if len(fewer) and config.codebook == "rank":
+        notices.append(
+            f"{len(fewer)} ranks have fewer than {N} clusters that occur, the first rank "
+            f"{int(fewer['rank'].iloc[0])} with {int(fewer['clusters'].iloc[0])}"
+        )
+    smallest = int(outputs["instances"].min())
+    if smallest == 1:
+        notices.append("an output label belongs to one instance only")
+    if ranks["instances"].nunique() > 1:
+        notices.append("ranks have different numbers of instances, so estimates differ in bias")
+    if constant and len(ranks) > 1:
+        notices.append("attention is constant: ranks are positions")
+    return notices

@@ -1,0 +1,139 @@
+"""Measurements as run directories: what was measured on what, with its tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import fastattnerase as fae
+from fastattnerase.experiments import rundir
+from fastattnerase.experiments.serrano_smith import Source
+from fastattnerase.mi.config import Config
+from fastattnerase.mi.measurement import Measurement, measure
+
+KIND = "mutual_information"
+TABLES = ("ranks", "correlations", "outputs", "instances")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run, read from its directory.
+
+    Args:
+        folder: the run directory.
+        run: configuration, source, versions and machine.
+        measurement: tables and summary.
+    """
+
+    folder: Path
+    run: dict[str, Any]
+    measurement: Measurement
+
+
+def run(
+    source: Source,
+    config: Config,
+    folder: Path,
+    *,
+    name: str,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Measure a source's instances and write everything into a run directory.
+
+    A finished run with the same configuration and source is returned as it is; one that was
+    interrupted starts again. Temporary files lie in the run directory.
+
+    Args:
+        source: the instances, as of the erasure experiments.
+        config: the measurement.
+        folder: the run directory; created where absent.
+        name: of the model, for reports.
+        on_progress: called with (instances read, all instances).
+
+    Returns:
+        The finished run: `run.json`, `result.json` and a Parquet file for each table.
+
+    Raises:
+        RunError: the directory holds a run of another kind, configuration or source, or the
+            instances do not allow the measurement.
+
+    Source:
+        Wen, Subbalakshmi and Yang 2022, section 3.2.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from fastattnerase import mi
+        >>> result = mi.run(source, mi.Config(), Path("run"), name="sst")  # doctest: +SKIP
+    """
+    settings = dataclasses.asdict(config) | {"candidates": list(config.candidates)}
+    state = {"kind": KIND, "config": settings, "source": source.describe()}
+    if (folder / rundir.RUN).exists():
+        before = rundir.read_json(folder / rundir.RUN)
+        changed = [key for key in state if before.get(key) != state[key]]
+        if changed:
+            raise rundir.RunError(
+                f"{folder} holds a run with another {' and '.join(changed)}; choose another "
+                f"directory or delete it"
+            )
+        if (folder / rundir.RESULT).exists():
+            return load(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    record = state | {"name": name, "classes": source.classes} | rundir.provenance()
+    record["versions"]["scikit-learn"] = importlib.metadata.version("scikit-learn")
+    rundir.write_json(folder / rundir.RUN, record)
+
+    def batches() -> Iterator[fae.AttentionBatch]:
+        done = 0
+        for chunk in source.chunks(0):
+            yield chunk.batch
+            done += len(chunk.batch)
+            if on_progress is not None:
+                on_progress(done, len(source))
+
+    measurement = measure(batches(), config, scratch=folder)
+    for table in TABLES:
+        file = folder / f"{table}.parquet"
+        partial = file.with_suffix(".partial")
+        getattr(measurement, table).to_parquet(partial, index=False, compression="zstd")
+        partial.replace(file)
+    rundir.write_json(folder / rundir.RESULT, measurement.summary)
+    return load(folder)
+
+
+def load(folder: Path) -> Result:
+    """Read a finished run.
+
+    Args:
+        folder: a run directory.
+
+    Returns:
+        The run with its tables.
+
+    Raises:
+        RunError: no such run, an unfinished one, or one of another kind.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from fastattnerase import mi
+        >>> mi.load(Path("no-such-run"))
+        Traceback (most recent call last):
+        ...
+        fastattnerase.experiments.rundir.RunError: no-such-run is not a run directory: it has no \
+run.json
+    """
+    if not (folder / rundir.RUN).is_file():
+        raise rundir.RunError(f"{folder} is not a run directory: it has no {rundir.RUN}")
+    record = rundir.read_json(folder / rundir.RUN)
+    if record.get("kind") != KIND:
+        raise rundir.RunError(f"{folder} is a run of kind {record.get('kind')!r}, not {KIND!r}")
+    if not (folder / rundir.RESULT).is_file():
+        raise rundir.RunError(f"{folder} is not finished; run the same measurement again")
+    tables = {table: pd.read_parquet(folder / f"{table}.parquet") for table in TABLES}
+    summary = rundir.read_json(folder / rundir.RESULT)
+    return Result(folder, record, Measurement(**tables, summary=summary))
