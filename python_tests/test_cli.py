@@ -16,12 +16,13 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 import fastattnerase
+import fastattnerase.data
 from fastattnerase.cli import app
 from fastattnerase.experiments import serrano_smith
 
 GOOD = ("good", "fine", "great", "lovely")
 BAD = ("bad", "poor", "awful", "dreary")
-TINY = [
+TINY = (
     "--embedding-size=8",
     "--hidden-size=4",
     "--epochs=2",
@@ -29,7 +30,7 @@ TINY = [
     "--batch-size=16",
     "--dropout-embedding=0",
     "--dropout-output=0",
-]
+)
 
 
 def invoke(*arguments: object, code: int = 0) -> Result:
@@ -174,6 +175,22 @@ def test_erase_tensors_end_to_end(tmp_path: Path) -> None:
     invoke("report", tmp_path / "run", "--out", tmp_path / "report")
     table = pd.read_csv(tmp_path / "report" / "tables" / "multi_weight.csv")
     assert table["fraction_median"].round(6).tolist()[1:] == [0.333333] * 4
+
+
+def test_demo_shows_three_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On sixty sentences of our own instead of the three thousand that ship."""
+    data = write(tmp_path / "reviews.csv", reviews(), header=("text", "label"))
+    config = fastattnerase.data.DataConfig(path=str(data))
+    monkeypatch.setattr(fastattnerase.data, "demo_config", lambda: config)
+    threads = torch.get_num_threads()
+    result = invoke("demo", "--out", tmp_path / "demo")
+    assert torch.get_num_threads() == threads
+    page = tmp_path / "demo" / "report" / "report.html"
+    assert result.stdout.splitlines()[-1] == str(page)
+    text = page.read_text(encoding="utf-8")
+    for name in ("FLANrnn", "FLANconv", "FLANnoenc"):
+        assert f"<h3>{name}</h3>" in text
+        assert (tmp_path / "demo" / name.lower() / "erase" / "result.json").exists()
 
 
 class TestMistakes:

@@ -1,4 +1,4 @@
-"""Percentile bootstrap intervals of means, quantiles and shares, vectorised over resamples."""
+"""Percentile bootstrap intervals of means, quartiles and shares."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
 SUMMARY = ("share", "mean", "q1", "median", "q3")
-_CHUNK = 4_000_000  # elements held at once while resampling: 32 MB
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,9 @@ class Estimate:
     def to_json(self) -> dict[str, float | None]:
         """Return the three numbers as a dictionary that JSON can hold."""
         return asdict(self)
+
+
+UNDEFINED = Estimate(None, None, None)
 
 
 def summarise(
@@ -56,14 +59,28 @@ def summarise(
         >>> e["median"].value, round(e["share"].value, 2)
         (2.0, 0.67)
     """
-    columns = sample[:, None] if sample.ndim == 1 else sample
-    return dict(
-        zip(
-            SUMMARY,
-            _intervals(columns, _summary, name, seed, resamples, confidence),
-            strict=True,
-        )
-    )
+    columns = sample[:, None] if sample.ndim == 1 else sample  # [N, K]
+    instance, _ = known = np.nonzero(~np.isnan(columns))
+    values = columns[known]
+    order = np.argsort(values, kind="stable")
+    values, instance = values[order], instance[order]
+
+    def statistic(counts: Counts) -> Floats:
+        # How often each value, from the smallest on, is in the resample; no sort is needed.
+        times = counts[instance]
+        ends = np.cumsum(times)
+        size = int(ends[-1]) if len(ends) else 0
+        if size == 0:
+            return np.array([0.0, np.nan, np.nan, np.nan, np.nan])
+        place = np.array([0.25, 0.5, 0.75]) * (size - 1)
+        below = place.astype(np.int64)
+        low = values[np.searchsorted(ends, below, side="right")]
+        high = values[np.searchsorted(ends, np.minimum(below + 1, size - 1), side="right")]
+        quartiles = low + (place - below) * (high - low)
+        return np.array([size / columns.size, times @ values / size, *quartiles])
+
+    estimates = _intervals(statistic, len(columns), name, seed, resamples, confidence)
+    return dict(zip(SUMMARY, estimates or [UNDEFINED] * len(SUMMARY), strict=True))
 
 
 def means(
@@ -87,57 +104,41 @@ def means(
         >>> [e.value for e in means(np.eye(4)[:, :2], name="demo", seed=0, resamples=50)]
         [0.25, 0.25]
     """
-    return _intervals(
-        np.asarray(sample, dtype=np.float64), _column_means, name, seed, resamples, confidence
-    )
+    rows = np.asarray(sample, dtype=np.float64)
 
+    def statistic(counts: Counts) -> Floats:
+        return np.asarray(counts @ rows / len(rows))
 
-def _column_means(samples: Floats) -> Floats:
-    return np.asarray(samples.mean(axis=1))  # [chunk, N, K] -> [chunk, K]
-
-
-def _summary(samples: Floats) -> Floats:
-    flat = np.sort(samples.reshape(len(samples), -1), axis=1)  # NaN last
-    counts = np.count_nonzero(~np.isnan(flat), axis=1)  # [chunk]
-    result = np.full((len(flat), len(SUMMARY)), np.nan)
-    result[:, 0] = counts / flat.shape[1]
-    some = counts > 0
-    result[some, 1] = np.nansum(flat[some], axis=1) / counts[some]
-    rows = np.flatnonzero(some)
-    for column, q in enumerate((0.25, 0.5, 0.75), start=2):
-        place = q * (counts[some] - 1)
-        below = np.floor(place).astype(np.int64)
-        above = np.minimum(below + 1, counts[some] - 1)
-        low, high = flat[rows, below], flat[rows, above]
-        result[some, column] = low + (place - below) * (high - low)
-    return result
+    estimates = _intervals(statistic, len(rows), name, seed, resamples, confidence)
+    return estimates or [UNDEFINED] * rows.shape[1]
 
 
 def _intervals(
-    rows: Floats,
-    statistic: Callable[[Floats], Floats],
+    statistic: Callable[[Counts], Floats],
+    size: int,
     name: str,
     seed: int,
     resamples: int,
     confidence: float,
 ) -> list[Estimate]:
-    if len(rows) == 0:
-        return [Estimate(None, None, None)] * statistic(np.zeros((1, 1, rows.shape[1]))).shape[1]
+    """Estimate statistics of how often each of `size` rows counts; nothing where there is none."""
+    if size == 0:
+        return []
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    values = statistic(rows[None])[0]  # [S]
-    chunk = max(1, _CHUNK // rows.size)
-    draws = []
-    for begin in range(0, resamples, chunk):
-        size = min(chunk, resamples - begin)
-        draws.append(statistic(rows[rng.integers(0, len(rows), (size, len(rows)))]))
-    drawn = np.concatenate(draws)  # [resamples, S]
+    values = statistic(np.ones(size, dtype=np.int64))  # [S]
+    drawn = np.stack(
+        [
+            statistic(np.bincount(rng.integers(0, size, size), minlength=size))
+            for _ in range(resamples)
+        ]
+    )  # [resamples, S]
     tail = 50 * (1 - confidence)
     estimates = []
     for value, column in zip(values, drawn.T, strict=True):
         # A resample can miss every row to which the statistic applies.
         defined = column[~np.isnan(column)]
         if np.isnan(value) or len(defined) == 0:
-            estimates.append(Estimate(None, None, None))
+            estimates.append(UNDEFINED)
             continue
         low, high = np.percentile(defined, [tail, 100 - tail])
         estimates.append(Estimate(float(value), float(low), float(high)))

@@ -16,7 +16,6 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -737,7 +736,7 @@ def _aggregate_single(folder: Path, ranking: str, options: dict[str, Any]) -> di
 
 
 def _aggregate_multi(folder: Path, options: dict[str, Any]) -> list[dict[str, Any]]:
-    choice = choosable(_read(folder, "multi", ["row", "ranking", "fraction"]))
+    choice = choosable(_read(folder, "multi", ["fraction"], "minimal")["fraction"])
     records = []
     for ranking in (*RANKINGS, "minimal"):
         table = _read(folder, "multi", ["order", "first_flip", "fraction", "mass", "gap"], ranking)
@@ -754,6 +753,8 @@ def _aggregate_multi(folder: Path, options: dict[str, Any]) -> list[dict[str, An
             return np.stack(by_order, axis=1)
 
         fraction = column("fraction")
+        if len(choice) == 0:  # several attention heads: smallest sets are not known
+            choice = np.zeros(len(fraction), dtype=bool)
         record: dict[str, Any] = {
             "ranking": ranking,
             "orders": orders,
@@ -775,23 +776,19 @@ def _aggregate_multi(folder: Path, options: dict[str, Any]) -> list[dict[str, An
     return records
 
 
-def choosable(multi: pd.DataFrame) -> NDArray[np.bool_]:
+def choosable(smallest: pd.Series[float]) -> NDArray[np.bool_]:
     """Find the instances in which a ranking can do better or worse than another.
 
     Where nothing less than erasing every item flips, or no set does, all rankings are equally
     good; gaps to the smallest set are summarised over the others.
 
     Args:
-        multi: columns `row`, `ranking` and `fraction` of the table `multi`.
+        smallest: `[N]`, fraction of the items in each smallest set, NaN where there is none.
 
     Returns:
-        `[N]`: true where the smallest set exists and is not everything; in the order of the
-        analysed instances. False everywhere where smallest sets are unknown.
+        `[N]`: true where the smallest set exists and is not everything.
     """
-    smallest = multi.loc[multi["ranking"] == "minimal", "fraction"].to_numpy()
-    if len(smallest) == 0:
-        return np.zeros(multi["row"].nunique(), dtype=bool)
-    return np.asarray(smallest < 1)  # NaN, for never, is not
+    return np.asarray(smallest < 1)  # NaN is not
 
 
 def _json(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
@@ -809,8 +806,8 @@ def _exhibits(source: Source, config: Config, folder: Path) -> list[dict[str, An
     One in six at least is a document that never flips under attention, where there is one.
     """
     n = _read(folder, "instances", ["row", "n"])
-    table = _read(folder, "multi", ["row", "gap", "first_flip"], "attention")
-    table = table.merge(n[n["n"] <= _EXHIBIT_ITEMS], on="row")
+    table = _read(folder, "multi", ["row", "gap", "first_flip"], "attention").merge(n, on="row")
+    table = table[table["n"] <= min(_EXHIBIT_ITEMS, 3 * table["n"].median())]
     flips = table[table["first_flip"] > 0].sort_values(["gap", "first_flip", "row"])
     never = table[table["first_flip"] < 0].sort_values("row")
     still = min(len(never), -(-config.exhibits // 6))

@@ -175,8 +175,8 @@ def draw_gaps(axes: Axes, result: Result) -> None:
         result: a finished run.
     """
     table = result.table("multi", ["row", "ranking", "fraction", "gap"])
-    rows = table.loc[table["ranking"] == "minimal", "row"]
-    table = table[table["row"].isin(rows[choosable(table)] if len(rows) else rows)]
+    minimal = table[table["ranking"] == "minimal"]
+    table = table[table["row"].isin(minimal.loc[choosable(minimal["fraction"]), "row"])]
     furthest = 2.0
     for ranking in ("random", "attention", "gradient", "product"):
         gaps = table.loc[table["ranking"] == ranking, "gap"]

@@ -86,13 +86,30 @@ def paragraphs(result: Result) -> list[str]:
     counts = result.result["counts"]
     if counts["analysed"] == 0:
         return ["No instance has two items or more, so there is nothing to rank."]
-    texts = [_sets(result), _why_not(result), _singles(result), _theory(result)]
+    texts = [
+        _one_decision(result),
+        _sets(result),
+        _why_not(result),
+        _singles(result),
+        _theory(result),
+    ]
     return [text for text in texts if text]
 
 
 def _record(result: Result, ranking: str) -> dict[str, Any]:
     records: list[dict[str, Any]] = result.result["multi"]
     return next(record for record in records if record["ranking"] == ranking)
+
+
+def _one_decision(result: Result) -> str:
+    decisions = result.result["counts"]["label_counts"]
+    if len(decisions) > 1:
+        return ""
+    name = result.run["classes"][int(next(iter(decisions)))]
+    return (
+        f"Beware: the model decides “{name}” for every instance, so it has learned little that "
+        "these numbers could be about."
+    )
 
 
 def _sets(result: Result) -> str:

@@ -159,6 +159,11 @@ def test_words_tell_why_few_flip(results: list[Result]) -> None:
     assert "Fewer than half" not in " ".join(words.paragraphs(results[0]))
 
 
+def test_words_warn_of_a_model_with_one_decision(tmp_path: Path) -> None:
+    run = serrano_smith.run(HandMade(rows=[0, 2, 3]), FAST, tmp_path, name="x")
+    assert words.paragraphs(run)[0].startswith("Beware: the model decides “good” for every")
+
+
 def test_words_name_the_proof_where_it_applies(results: list[Result]) -> None:
     assert "best possible ranking by proof" in words.paragraphs(results[0])[-1]
 
