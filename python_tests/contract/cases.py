@@ -193,7 +193,30 @@ def _cases() -> list[Case]:
         replace(base, name="head-zero", head="zero", bias="normal"),
         replace(base, name="head-and-bias-zero", head="zero", bias="zero", exact=True),
         replace(base, name="confident", head="scaled 40", values="normal"),
-        replace(base, name="identity-head", head="identity", features=6, classes=6),
+        # Contributions are the values themselves: divergences are held to 1e-6 and no more.
+        *(
+            replace(
+                base,
+                name=f"identity-{c}-{scale}-{dtype}",
+                kind="identity",
+                head="identity",
+                features=c,
+                classes=c,
+                values=f"scaled {scale}",
+                attention="scores 2",
+                lengths=(40, 5, 17, 130),
+                dtype=dtype,
+            )
+            for c, scale, dtype in (
+                (2, 1, "float32"),
+                (3, 20, "float32"),
+                (10, 300, "float32"),
+                (17, 0.01, "float32"),
+                (5, 5, "float64"),
+                (5, 5, "bfloat16"),
+                (64, 4, "float16"),
+            )
+        ),
         replace(
             base,
             name="identity-head-peaked",

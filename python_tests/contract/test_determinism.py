@@ -37,7 +37,7 @@ def test_thread_counts(runner: Runner, name: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("spread", [1.0, 300.0])
-def test_batch_composition(runner: Runner, dtype: torch.dtype, spread: float) -> None:
+def test_B14_B28_batch_composition(runner: Runner, dtype: torch.dtype, spread: float) -> None:
     """B14, B28: alone, in 4, in 33 and shuffled, an instance has the same results."""
     lengths = small(runner, LENGTHS)
     args = ragged(lengths, dtype=dtype, spread=spread, device=runner.device)
@@ -62,7 +62,7 @@ def test_batch_composition(runner: Runner, dtype: torch.dtype, spread: float) ->
             assert_equal(alone[i], instance_results(together, place), why)
 
 
-def test_pad_widths(runner: Runner) -> None:
+def test_B34_pad_widths(runner: Runner) -> None:
     """B34: pad width 5, 50 and 500 give the bits of the packed batch, whatever lies in the pad."""
     lengths = [5, 3, 0, 1]
     args = ragged(lengths, device=runner.device)
@@ -127,7 +127,7 @@ def test_slices_and_cat(runner: Runner) -> None:
             assert_equal(instance_results(whole, b), instance_results(part, b - 1), "in a slice")
 
 
-def test_twenty_runs_on_uniform_attention(runner: Runner) -> None:
+def test_B58_twenty_runs_on_uniform_attention(runner: Runner) -> None:
     """B58: uniform attention, n = 10,000 where the backend is fast, 20 runs bit-equal."""
     n = 10_000 if runner.caps == Caps() else 60
     runs = 20 if runner.caps == Caps() else 3
@@ -140,6 +140,22 @@ def test_twenty_runs_on_uniform_attention(runner: Runner) -> None:
     for _ in range(runs - 1):
         again = instance_results(everything(batch, runner, **options), 0)
         assert_equal(first, again, "between runs")
+
+
+def test_memory_as_it_comes_is_never_read(runner: Runner, request: pytest.FixtureRequest) -> None:
+    """Results and workspaces full of NaN or least integers beforehand change nothing."""
+    batches = [
+        fae.AttentionBatch.from_list(**ragged(lengths, spread=spread, device=runner.device))
+        for lengths, spread in (([7, 0, 19, 1], 1.0), ([12, 3], 400.0))
+    ]
+    want = [everything(batch, runner) for batch in batches]
+    request.getfixturevalue("poisoned_memory")
+    for batch, w in zip(batches, want, strict=True):
+        got = everything(batch, runner)
+        for b in range(len(batch)):
+            assert_equal(
+                instance_results(w, b), instance_results(got, b), "after memory was poisoned"
+            )
 
 
 def test_random_orders_are_the_documented_ones(runner: Runner) -> None:

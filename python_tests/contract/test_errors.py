@@ -90,7 +90,7 @@ def test_wrong_batch(name: str, changes: dict[str, Any]) -> None:
         batch(**changes)
 
 
-def test_devices_are_named() -> None:
+def test_B52_B100_devices_are_named() -> None:
     """B52, B100: one tensor elsewhere is named with both devices."""
     with pytest.raises(ValueError, match=r"weights.*meta.*cpu"):
         batch(weights=torch.ones(6, device="meta"))
@@ -122,7 +122,7 @@ def test_one_class_warns() -> None:
         ({"backend": "gpu"}, "backend", ValueError),
     ],
 )
-def test_wrong_options(options: dict[str, Any], name: str, error: type[Exception]) -> None:
+def test_B25_wrong_options(options: dict[str, Any], name: str, error: type[Exception]) -> None:
     """B25: what is kept and what is removed is a word, and unknown words are refused."""
     options = {"rankings": ["attention"]} | options
     with pytest.raises(error, match=rf"\b{name}\b"):
@@ -146,7 +146,7 @@ def test_negative_weight_names_the_instance(runner: Runner) -> None:
         fae.erase_each(on(runner, weights=weights), backend=runner.name, validate=True)
 
 
-def test_nan_ranking_scores_name_the_instance(runner: Runner) -> None:
+def test_B11_S13_nan_ranking_scores_name_the_instance(runner: Runner) -> None:
     """B11, S13: no silent order for a NaN."""
     keys = torch.tensor([1.0, 2.0, 0.0, 1.0, float("nan"), 3.0], device=runner.device)
     with pytest.raises(ValueError, match=r"(?=.*NaN)rankings.*instance 1\b"):
