@@ -45,13 +45,12 @@ def tiles(num_classes: int, num_items: int) -> list[Tile]:
     """The launches that together cover every instance of a batch of `num_items` items."""
     classes = max(2, triton.next_power_of_2(num_classes))
     long = max(1, min(128, 512 // classes))
-    warps = max(4, classes // 128)
     if classes > 8:
-        return [Tile(long, classes, -1, 2**31 - 1, warps)]
+        return [Tile(long, classes, -1, 2**31 - 1, min(16, max(8, classes // 128)))]
     short = 128 // classes
     launches = [Tile(short, classes, -1, short, 1)]
     if num_items > short:
-        launches.append(Tile(long, classes, short, 2**31 - 1, warps))
+        launches.append(Tile(long, classes, short, 2**31 - 1, 4))
     return launches
 
 
