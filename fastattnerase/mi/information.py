@@ -119,7 +119,7 @@ def shuffled_information(x: Labels, shuffled: Labels) -> Floats:
         >>> shuffled_information(np.array([0, 0, 1, 1]), orders).round(4).tolist()
         [0.6931, 0.0]
     """
-    x_labels, y_labels = int(x.max()) + 1, int(shuffled.max()) + 1
+    x_labels, y_labels = int(x.max()) + 1, int(shuffled.max(initial=0)) + 1
     return np.array(
         [_plug_in(_contingency(x, row, x_labels, y_labels)) for row in shuffled],
         dtype=np.float64,

@@ -1,0 +1,98 @@
+"""Run directories of measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from streams import random_batch
+
+from fastattnerase.experiments.rundir import RunError
+from fastattnerase.experiments.serrano_smith import Chunk
+from fastattnerase.mi import Config, MeasurementError, load, measure, run
+
+CONFIG = Config(clusters=6, shuffles=20)
+
+
+class Source:
+    """Forty random instances in batches of sixteen."""
+
+    classes = ("no", "yes")
+    batch = random_batch(40)
+
+    def __init__(self) -> None:
+        self.classes = ["no", "yes"]
+        self.reads = 0
+
+    def __len__(self) -> int:
+        return 40
+
+    def chunks(self, start: int) -> Iterator[Chunk]:
+        self.reads += 1
+        for begin in range(start, 40, 16):
+            yield Chunk(self.batch[begin : begin + 16])
+
+    def select(self, rows: list[int]) -> Iterator[Chunk]:
+        return (Chunk(self.batch[row : row + 1]) for row in rows)
+
+    def describe(self) -> dict[str, object]:
+        return {"what": "forty"}
+
+
+def test_a_run_is_the_measurement_written_down(tmp_path: Path) -> None:
+    source, seen = Source(), []
+    result = run(
+        source, CONFIG, tmp_path / "run", name="demo", on_progress=lambda *p: seen.append(p)
+    )
+    expected = measure([source.batch], CONFIG)
+    for table in ("ranks", "correlations", "outputs", "instances"):
+        pd.testing.assert_frame_equal(
+            getattr(result.measurement, table), getattr(expected, table), check_exact=True
+        )
+    assert result.measurement.summary == expected.summary
+    assert seen == [(16, 40), (32, 40), (40, 40)]
+    assert result.run["name"] == "demo"
+    assert result.run["config"]["clusters"] == 6
+    assert "scikit-learn" in result.run["versions"]
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
+        "correlations.parquet",
+        "instances.parquet",
+        "outputs.parquet",
+        "ranks.parquet",
+        "result.json",
+        "run.json",
+    ]
+
+
+def test_a_finished_run_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path) -> None:
+    source = Source()
+    first = run(source, CONFIG, tmp_path, name="demo")
+    assert run(source, CONFIG, tmp_path, name="demo").measurement.summary == (
+        first.measurement.summary
+    )
+    assert source.reads == 1
+    (tmp_path / "result.json").unlink()
+    with pytest.raises(RunError, match="is not finished; run the same measurement again"):
+        load(tmp_path)
+    run(source, CONFIG, tmp_path, name="demo")
+    assert source.reads == 2
+    assert load(tmp_path).run["source"] == {"what": "forty"}
+
+
+def test_other_runs_are_not_overwritten(tmp_path: Path) -> None:
+    run(Source(), CONFIG, tmp_path, name="demo")
+    with pytest.raises(RunError, match="holds a run with another config; choose another"):
+        run(Source(), Config(clusters=5), tmp_path, name="demo")
+    (tmp_path / "run.json").write_text('{"kind": "serrano_smith"}')
+    with pytest.raises(RunError, match="another kind"):
+        run(Source(), CONFIG, tmp_path, name="demo")
+    with pytest.raises(RunError, match="is a run of kind 'serrano_smith', not 'mutual_info"):
+        load(tmp_path)
+
+
+def test_a_measurement_that_fails_leaves_an_unfinished_run(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError, match="fewer than the 50 clusters"):
+        run(Source(), Config(clusters=50), tmp_path, name="demo")
+    assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
