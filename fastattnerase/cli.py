@@ -277,9 +277,9 @@ def erase(
     tensors: Annotated[
         Path | None,
         typer.Option(
-            help="Instead of a model, any attention layer in a safetensors file: values [[T, D]], "
-            "offsets [[B + 1]], scores or weights [[T]], head_weight [[C, D]], head_bias [[C]]; "
-            "labels, ids [[B]] and logits [[B, C]] where known."
+            help="Instead of a model, any attention layer in a safetensors file: values [T, D], "
+            "offsets [B + 1], scores or weights [T], head_weight [C, D], head_bias [C]; "
+            "labels, ids [B] and logits [B, C] where known."
         ),
     ] = None,
     random_orders: Annotated[

@@ -23,6 +23,11 @@ _LABELS = {
     "gaps": "Cumulative distribution of items erased as a multiple of the smallest flipping set, "
     "a line for each ranking.",
 }
+_RANDOM_ITEM = {
+    "different": "uniformly among the items but the top one",
+    "uniform": "uniformly among all items, so that it can be the top one",
+    "legacy": "as in the published code: among all items but the first, the top one included",
+}
 _EXCLUDED = {
     "empty": "without any item",
     "length_1": "with a single item: only one order exists",
@@ -53,7 +58,9 @@ def build(results: Sequence[Result], folder: Path) -> Path:
     if not names:
         raise RunError("no runs to report on")
     if len(set(names)) < len(names):
-        raise RunError(f"runs of a report need distinct names, given: {', '.join(names)}")
+        raise RunError(
+            f"runs of a report need distinct names (erase --name), given: {', '.join(names)}"
+        )
     for part in ("figures", "tables"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     for name, draw in figures.FIGURES.items():
@@ -78,6 +85,7 @@ def build(results: Sequence[Result], folder: Path) -> Path:
         names=figures.NAMES,
         colours=figures.COLOURS,
         excluded=_EXCLUDED,
+        random_item=_RANDOM_ITEM,
         single_rankings=SINGLE_RANKINGS,
         good=words.GOOD,
         fair=words.FAIR,
