@@ -29,7 +29,7 @@ from fastattnerase.mi import Config, Measurement, measure
 
 WIDTH = 256
 FACTORS = 16
-BATCH = 32
+BATCH_ITEMS = 2_048  # so that a batch takes the same memory whatever the number of ranks
 INSTANCES, RANKS, CLUSTERS = 4_000, (15, 30, 60), 50
 SMOKE_INSTANCES, SMOKE_RANKS, SMOKE_CLUSTERS = 300, (2, 4, 8), 10
 
@@ -39,8 +39,8 @@ def stream(instances: int, ranks: int) -> Iterator[tuple[fae.AttentionBatch, tor
     generator = torch.Generator().manual_seed(0)
     mixing = torch.randn(FACTORS, WIDTH, generator=generator) / FACTORS**0.5
     head = torch.zeros(2, WIDTH)
-    for begin in range(0, instances, BATCH):
-        size = min(BATCH, instances - begin)
+    for begin in range(0, instances, BATCH_ITEMS // ranks):
+        size = min(BATCH_ITEMS // ranks, instances - begin)
         factors = torch.randn(size, ranks, FACTORS, generator=generator)
         factors[..., 0] *= 3
         noise = torch.randn(size, ranks, WIDTH, generator=generator)

@@ -60,6 +60,7 @@ class Measurement:
             `weighted_sum`: Shieh's tau with the mean weights), `value`, `reason` (why there is
             none), `p_value` (of tau-b), and for the plug-in estimator `control_mean`,
             `control_low`, `control_high`: the correlation with outputs shuffled alike in all ranks.
+            Information that differs by less than 1e-12 is tied.
         outputs: a row for each output label: `label`, `instances`, `low` and `high`, the range of
             what was clustered (one-dimensional outputs; else NaN).
         instances: a row for each instance with attention: `row` in the stream, `id`, `length`,
@@ -148,8 +149,8 @@ def _measure(ranked: RankedStates, config: Config) -> Measurement:
         weights = ranked.weights(rank)[used[ranked.instances(rank)]]  # [n_r]
         attention[rank - 1] = weights.mean()
         above[rank - 1] = (weights > config.weight_threshold).mean()
-    constant = _constant(ranked, k)
-    if constant and k > 1 and config.constant_attention == "error":
+    constant = k > 1 and _constant(ranked, k)
+    if constant and config.constant_attention == "error":
         raise MeasurementError(
             "attention is constant: all ranks have the same weights, so no correlation with them "
             "is defined; set constant_attention to by_position to correlate with the ranks, whose "
@@ -371,7 +372,7 @@ def _correlations(
             record: dict[str, Any] = {"estimator": estimator, "statistic": statistic}
             if np.isnan(information).any():
                 found = Correlation(None, "shuffles is 0, so there is no control to subtract")
-            elif constant and not by_position and len(order) > 1:
+            elif constant and not by_position:
                 found = Correlation(None, "attention is constant")
             else:
                 found = _correlate(statistic, information, order, attention)
@@ -443,6 +444,6 @@ def _notices(
         notices.append("an output label belongs to one instance only")
     if ranks["instances"].nunique() > 1:
         notices.append("ranks have different numbers of instances, so estimates differ in bias")
-    if constant and len(ranks) > 1:
+    if constant:
         notices.append("attention is constant: ranks are positions")
     return notices

@@ -140,6 +140,10 @@ def test_instances_without_attention_are_left_out_and_numbers_kept() -> None:
         assert ranked.left_out.tolist() == [1, 2]
         assert ranked.states(1).tolist() == [[1.0], [4.0], [4.0]]
         assert ranked.num_ranks == 1
+    scores = torch.tensor([0.0, 0.0, 0.0, -torch.inf, -torch.inf, -torch.inf, 0.0, 0.0])
+    with group([hand_made(scores=scores)]) as ranked:
+        assert (ranked.rows.tolist(), ranked.left_out.tolist()) == ([0, 2], [1])
+        assert ranked.excluded_items == 0
 
 
 def test_ranks_beyond_the_limit_are_not_kept_but_lengths_are() -> None:

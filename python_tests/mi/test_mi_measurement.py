@@ -228,7 +228,7 @@ def test_one_rank_has_no_correlation() -> None:
 
 
 def test_without_shuffles() -> None:
-    found = measure([random_batch(60, seed=9)], small(shuffles=0))
+    found = measure([random_batch(60, seed=9)], small(shuffles=0, ranks=3))
     assert found.ranks[["control_mean", "control_low", "excess", "p_value"]].isna().all().all()
     assert found.correlation("kendall").value is not None
     assert "no control" in found.correlation("kendall", "excess").reason
@@ -247,6 +247,18 @@ def test_states_that_are_all_alike() -> None:
     notices = " ".join(found.summary["notices"])
     assert "3 ranks have fewer than 3 clusters that occur, the first rank 1 with 1" in notices
     assert "do not leave two samples to each: 0 hold one state" in notices
+
+
+def test_equal_information_is_a_tie_whatever_the_rounding() -> None:
+    generator = torch.Generator().manual_seed(1)
+    code = torch.randint(0, 5, (203,), generator=generator)
+    values = 20 * torch.eye(5)[code][:, None].expand(203, 4, 5)  # the same state at every rank
+    batch = fae.AttentionBatch.from_padded(
+        values, scores=torch.arange(4.0).expand(203, 4), head_weight=torch.zeros(2, 5)
+    )
+    found = measure([(batch, code.float())], small(clusters=5, restarts=5))
+    assert found.ranks["plug_in"].min() > 1.5
+    assert found.correlation("kendall").reason == "mutual information is the same at every rank"
 
 
 def test_singletons_are_reported() -> None:
