@@ -21,6 +21,7 @@ from contract.harness import Runner  # noqa: E402
 _required: list[str] = []
 _whole = False
 _ran: Counter[str] = Counter()
+_compared: dict[str, Counter[str]] = {}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -96,7 +97,13 @@ def _poisoning(function):
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call" and not report.skipped:
-        _ran.update(value for name, value in report.user_properties if name == "backend")
+        properties = dict(report.user_properties)
+        backend = properties.get("backend")
+        if backend is None:
+            return
+        _ran[backend] += 1
+        counts = {name: properties.get(name, 0) for name in ("instances", "near_ties")}
+        _compared.setdefault(backend, Counter()).update(counts)
 
 
 def _idle() -> list[str]:
@@ -113,5 +120,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         return
     terminalreporter.section("contract tests per backend")
     for name in dict.fromkeys((*_required, *_ran)):
-        note = "  RAN NOTHING: the run fails" if name in _idle() else ""
-        terminalreporter.write_line(f"{name:>14} {_ran[name]:6d}{note}")
+        note = ", it RAN NOTHING: the run fails" if name in _idle() else ""
+        seen = _compared.get(name, Counter())
+        if seen["instances"]:
+            note += f", {seen['instances']} instances compared, {seen['near_ties']} tied"
+        terminalreporter.write_line(f"{name:>14} {_ran[name]:6d} tests{note}")

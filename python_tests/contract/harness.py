@@ -16,7 +16,10 @@ from contract.oracle import (
     NON_FINITE,
     UNDERFLOW,
     ZERO_MASS,
+    Flip,
     Instance,
+    Minimal,
+    Points,
     divergences,
     first_flip,
 )
@@ -194,7 +197,7 @@ def near(out: Outputs) -> Tensor:
     return out.status & NEAR_TIE != 0
 
 
-def compare_with_reference(out: Outputs, ref: Outputs, exact: bool, narrow: bool) -> int:
+def compare_with_reference(out: Outputs, ref: Outputs, exact: bool) -> int:
     """Integers identical on the same orders outside near-ties; the number of near-ties."""
     tied = near(out) | near(ref)
     # A near-tie on the edge of the tolerance may be seen by one side only.
@@ -318,7 +321,7 @@ class Judge:
                 raise AssertionError(f"ranking {ranking}: {error}") from None
         if case.single:
             points = inst.without_each
-            self._single(inst, points, lo, hi, free, slack)
+            self._single(inst, points, lo, hi, slack)
             if inst.decided and inst.n:
                 nearest = float(inst.ratios(points).min(initial=np.inf))
                 must, may = min(must, nearest), min(may, nearest)
@@ -392,7 +395,16 @@ class Judge:
             if tolerance == 0 or name == "attention":
                 assert not same_key.any(), f"{name}: ties not by position: {order}"
 
-    def _ranking(self, b, r, inst, points, flip, free, slack) -> None:
+    def _ranking(
+        self,
+        b: int,
+        r: int,
+        inst: Instance,
+        points: Points,
+        flip: Flip,
+        free: bool,
+        slack: float,
+    ) -> None:
         out, case = self.out, self.case
         lo = self.offsets[b] + b
         at = slice(lo, lo + inst.n + 1)
@@ -400,11 +412,10 @@ class Judge:
         y = int(out.label[b])
         # The class a decision moves to is only compared where it leads the others clearly.
         clear = inst.clear(points) > 1.2
-        lonely = case.exact or inst.heads == 0
         if not free:
             k = int(out.first_flip[r, b])
             assert k == flip.first_flip, f"first flip {k}, expected {flip.first_flip}"
-            if k < 0 or clear[k] or lonely:
+            if k < 0 or clear[k] or case.exact:
                 label = int(out.flip_label[r, b])
                 assert label == flip.flip_label, f"flip label {label}, expected {flip.flip_label}"
             _close("removed mass", float(out.removed_mass[r, b]), flip.removed_mass, 1e-12)
@@ -413,7 +424,7 @@ class Judge:
             if inst.decided:
                 decisions[-1 if case.keep else 0] = y
             ratios = inst.ratios(points) if inst.decided else np.full(inst.n + 1, np.inf)
-            sure = (clear & (ratios > 1.2)) | ~points.valid | lonely
+            sure = (clear & (ratios > 1.2)) | ~points.valid | case.exact
             sure[-1 if case.keep else 0] |= inst.decided
             wrong = np.flatnonzero((got != decisions) & sure)
             assert not len(wrong), (
@@ -444,7 +455,7 @@ class Judge:
             got = out.curve_label_prob[r, at]
             _close("label probability", got, prob, slack + 4 * self.eps)
 
-    def _single(self, inst, points, lo, hi, free, slack) -> None:
+    def _single(self, inst: Instance, points: Points, lo: int, hi: int, slack: float) -> None:
         out = self.out
         y, n = inst.label, inst.n
         got = out.single_flip_label[lo:hi].cpu().numpy()
@@ -468,7 +479,9 @@ class Judge:
         _close("single JS", out.single_js[lo:hi], js, 1e-6 + 2 * slack)
         _close("single drop", out.single_drop[lo:hi], drop, slack + 6 * self.eps)
 
-    def _minimal(self, b, inst, minimal, lo, hi, free) -> None:
+    def _minimal(
+        self, b: int, inst: Instance, minimal: Minimal, lo: int, hi: int, free: bool
+    ) -> None:
         out = self.out
         order = out.minimal_order[lo:hi].cpu().numpy()
         assert sorted(order.tolist()) == list(range(inst.n)), f"minimal: no permutation {order}"
@@ -493,7 +506,7 @@ class Judge:
             assert (np.diff(positive.astype(int)) <= 0).all(), "items without weight are not last"
             self._minimal_order(inst, minimal, order)
 
-    def _minimal_order(self, inst, minimal, order) -> None:
+    def _minimal_order(self, inst: Instance, minimal: Minimal, order: np.ndarray) -> None:
         """Descending margins of one class, up to what float32 contributions can tell apart."""
         if inst.classes == 1:
             return
@@ -515,8 +528,8 @@ class Judge:
         assert (np.diff(m) <= tolerance).all(), f"minimal order {order} is not by margin {m}"
 
 
-def _stack(point):
-    return type(point).join([point])
+def _stack(point: Points) -> Points:
+    return Points.join([point])
 
 
 def _close(name: str, got: object, expected: object, tolerance: object) -> None:
