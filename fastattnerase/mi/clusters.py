@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans, MiniBatchKMeans  # type: ignore[import-untyped]
-from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
+from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fastattnerase.mi.errors import MeasurementError
