@@ -39,9 +39,7 @@ STATISTICS = ("kendall", "weighted_product", "weighted_sum")
 
 _OUTPUT_RESTARTS = 10  # logits are few and cheap
 _DIGITS = 12  # of mutual information; what differs by less is a tie
-_CONSTANT = (
-    1e-9  # weights of the first and the last rank that differ by less, relatively, are equal
-)
+_CONSTANT = 1e-9  # weights that differ by less, relatively, are equal
 
 
 @dataclass(frozen=True)
