@@ -49,7 +49,7 @@ sanitize-short: $(VENV)/.test  ## the short form that CI runs
 	PATH="$(abspath $(BIN)):$$PATH" bash python_tests/native/sanitize.sh --short
 
 bench-smoke: $(VENV)/.test  ## every benchmark at toy size, results compared
-	$(BIN)/python benchmarks/run.py --smoke
+	$(BIN)/python benchmarks/run.py --smoke && $(BIN)/python benchmarks/mi.py --smoke
 
 bench: $(VENV)/.test  ## the CPU benchmarks (minutes; wants a quiet machine)
 	$(BIN)/python benchmarks/run.py
