@@ -74,8 +74,12 @@ stage() {
     *) verdict="FAILED ($status)" ;;
   esac
   [ "$verdict" = ok ] || { echo "-- $name: $verdict"; tail -n 25 "$results/$name.log"; }
-  printf '%-10s %-12s %4s s  %s\n' "$name" "$verdict" $((SECONDS - began)) \
-    "$(grep -E '[0-9]+ (passed|failed)|(ERROR|RACECHECK) SUMMARY|not supported' "$results/$name.log" |
+  # Test counts summed over processes, or what compute-sanitizer says at its end.
+  printf '%-10s %-12s %4s s  %s%s\n' "$name" "$verdict" $((SECONDS - began)) \
+    "$(grep -E ' in [0-9.]+s' "$results/$name.log" |
+      grep -oE '[0-9]+ (passed|failed|skipped|errors?)' |
+      awk '{ n[$2] += $1 } END { for (k in n) printf "%d %s  ", n[k], k }')" \
+    "$(grep -E '(ERROR|RACECHECK) SUMMARY|not supported' "$results/$name.log" |
       tail -n 1 | tr -d '=' | cut -c1-90)" >"$verdicts/$name"
 }
 
@@ -96,14 +100,31 @@ sys.exit(any(reasons[name] for name in sys.argv[1:]))' \
     $([ $mode = emulated ] && echo cpu || echo cpu cuda triton)
 }
 
+# contract BACKEND PROCESSES: the contract tests, dealt out to several processes.
 contract() {
-  local gpu=--gpu
+  local gpu=--gpu part status=0 pids=()
   [ $mode = emulated ] && gpu=
-  # The package is imported first and the source tree comes last on the path, so that the tests
-  # see what was installed, with its native module.
-  "$python" -c 'import sys, fastattnerase, pytest; sys.exit(pytest.main(sys.argv[1:]))' \
-    --import-mode=append --rootdir "$root" -c "$root/pyproject.toml" -o "cache_dir=$work/cache-$1" \
-    -q --tb=short --maxfail=20 $gpu --backends "$1" "$root/python_tests/contract"
+  for ((part = 0; part < $2; part++)); do
+    # The package is imported first and the source tree comes last on the path, so that the tests
+    # see what was installed, with its native module.
+    (
+      set -o pipefail
+      OMP_NUM_THREADS=1 "$python" -c '
+import sys, fastattnerase, pytest
+part, parts, *arguments = sys.argv[1:]
+class Part:
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items):
+        items[:] = items[int(part)::int(parts)]
+sys.exit(pytest.main(arguments, plugins=[Part()]))' $part "$2" \
+        --import-mode=append --rootdir "$root" -c "$root/pyproject.toml" -q --tb=short --maxfail=10 \
+        -o "cache_dir=$work/cache-$1-$part" $gpu --backends "$1" "$root/python_tests/contract" 2>&1 |
+        sed -u "s/^/[$part] /"
+    ) &
+    pids+=($!)
+  done
+  for part in "${pids[@]}"; do wait "$part" || status=1; done
+  return $status
 }
 
 sanitize() {
@@ -130,16 +151,16 @@ flags=()
 if [ $mode = gpu ]; then
   stage build 200 bash -c build
   # Correctness side by side, most of it is the judge's work on the CPU; the clock runs alone after.
-  stage cuda 150 bash -c 'contract cuda' &
-  stage triton 150 bash -c 'contract triton' &
+  stage cuda 150 bash -c 'contract cuda 5' &
+  stage triton 150 bash -c 'contract triton 6' &
   stage memcheck 100 bash -c 'sanitize memcheck' &
   stage racecheck 100 bash -c 'sanitize racecheck --smallest' &
   wait
   stage bench 200 bash -c 'bench "$@"' bench "${flags[@]}"
 else
   stage build 900 bash -c build
-  stage cuda 1500 bash -c 'contract cuda-emulated' &
-  stage triton 1500 bash -c 'contract triton' &
+  stage cuda 1500 bash -c 'contract cuda-emulated 1' &
+  stage triton 1500 bash -c 'contract triton 1' &
   # compute-sanitizer needs a GPU: its cases run bare here, on the emulator.
   stage memcheck 600 "$python" "$root/benchmarks/sanitizer_cases.py" --emulated &
   wait
