@@ -1,36 +1,4 @@
-# The CPU engine: one body compiled once per instruction set, chosen at run time (cpu/dispatch.cpp).
-set(FAE_CPU_DIR ${CMAKE_CURRENT_SOURCE_DIR}/csrc/cpu)
-# Always optimised: an unoptimised unit would emit functions that are meant to vanish. Sums keep
-# their order and products are not fused behind the source's back, so that variants agree; no
-# link-time optimisation, which would compile the units once more, together.
-set(FAE_CPU_OPTIONS -O3 -ffp-contract=off -fno-lto)
-set(FAE_CPU_SOURCES ${FAE_CPU_DIR}/engine.cpp ${FAE_CPU_DIR}/threads.cpp ${FAE_CPU_DIR}/dispatch.cpp
-                    ${FAE_CPU_DIR}/isa_baseline.cpp)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  set(FAE_CPU_X86 ON)
-  list(APPEND FAE_CPU_SOURCES ${FAE_CPU_DIR}/isa_avx2.cpp ${FAE_CPU_DIR}/isa_avx512.cpp)
-  set(FAE_AVX2 -mavx2 -mfma -mf16c -mbmi -mbmi2 -mlzcnt)
-  set(FAE_AVX512 ${FAE_AVX2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # GCC's own intrinsics start from undefined vectors, which it then warns about.
-    list(APPEND FAE_AVX512 -Wno-uninitialized -Wno-maybe-uninitialized)
-  endif()
-  set_source_files_properties(${FAE_CPU_DIR}/isa_avx2.cpp PROPERTIES COMPILE_OPTIONS
-                                                                     "${FAE_CPU_OPTIONS};${FAE_AVX2}")
-  set_source_files_properties(${FAE_CPU_DIR}/isa_avx512.cpp PROPERTIES COMPILE_OPTIONS
-                                                                       "${FAE_CPU_OPTIONS};${FAE_AVX512}")
-endif()
-set_source_files_properties(${FAE_CPU_DIR}/isa_baseline.cpp PROPERTIES COMPILE_OPTIONS
-                                                                       "${FAE_CPU_OPTIONS}")
-
-# Adds the engine to a target, the native module or a native test.
-function(fae_add_cpu_engine target)
-  target_sources(${target} PRIVATE ${FAE_CPU_SOURCES})
-  target_link_libraries(${target} PRIVATE Threads::Threads)
-  if(FAE_CPU_X86)
-    target_compile_definitions(${target} PRIVATE FAE_CPU_X86)
-  endif()
-endfunction()
-
+# The CPU engine in the native module.
+include(${CMAKE_CURRENT_LIST_DIR}/engine.cmake)
 fae_add_cpu_engine(_C)
 target_sources(_C PRIVATE csrc/bindings/cpu.cpp)

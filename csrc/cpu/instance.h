@@ -105,7 +105,7 @@ inline Instance lay_out(const SweepParams& p, std::int64_t n, Arena& arena) {
   I.n = n;
   I.packed_weights = arena.take<float>(narrow ? p.D * p.C : 0);
   I.rows = arena.take<double>(n * (narrow ? row_width(p.C) : p.H * p.C));
-  I.pitch = (n + 15) / 16 * 16;
+  I.pitch = ((n + 15) / 16 | 1) * 16;  // odd in cache lines, so that classes share no set
   I.columns = arena.take<float>(narrow ? I.pitch * p.C : 0);
   if (!narrow) I.columns = nullptr;
   I.a = arena.take<double>(n * p.H);

@@ -54,8 +54,16 @@ inline void store_real(void* to, bool wide, std::int64_t index, double value) {
   }
 }
 
+constexpr double kLog2 = 0.693147180559945309417;
+// log(2) rounded down, since float32's nearest is above it.
+constexpr float kLog2Below = 0.69314712f;
+
+// A JS divergence, at most log(2) in either type.
+inline void store_js(void* to, bool wide, std::int64_t index, double js) {
+  store_real(to, wide, index, wide || !(js > kLog2Below) ? js : kLog2Below);
+}
+
 inline bool is_finite(double x) { return x - x == 0; }
 
 constexpr double kInf = __builtin_inf();
 constexpr double kNan = __builtin_nan("");
-constexpr double kLog2 = 0.693147180559945309417;

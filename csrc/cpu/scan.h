@@ -55,7 +55,7 @@ inline void write_point(const SweepParams& p, const Instance& I, const StateShap
     d = constant ? Divergence{0, 0, I.probability[I.label]}
                  : diverge(I, p.C, j.relative, j.q, j.log_q);
   }
-  if (p.curve_js != nullptr) store_real(p.curve_js, wide, at, d.js);
+  if (p.curve_js != nullptr) store_js(p.curve_js, wide, at, d.js);
   if (p.curve_kl != nullptr) store_real(p.curve_kl, wide, at, d.kl);
   if (p.curve_label_prob != nullptr) store_real(p.curve_label_prob, wide, at, d.label_probability);
 }

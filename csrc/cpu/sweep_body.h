@@ -124,7 +124,7 @@ inline void single_items(const SweepParams& p, Instance& I, Work& w) {
       p.single_flip_label != nullptr || p.single_js != nullptr || p.single_drop != nullptr;
   const auto write = [&](std::int64_t i, std::int64_t label, double js, double drop) {
     if (p.single_flip_label != nullptr) p.single_flip_label[I.first + i] = label;
-    if (p.single_js != nullptr) store_real(p.single_js, wide, I.first + i, js);
+    if (p.single_js != nullptr) store_js(p.single_js, wide, I.first + i, js);
     if (p.single_drop != nullptr) store_real(p.single_drop, wide, I.first + i, drop);
     I.single_js[i] = js;
     I.single_drop[i] = drop;

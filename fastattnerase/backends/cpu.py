@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from fastattnerase import _C
 from fastattnerase.backends.base import Outputs, PooledProblem, Problem
+
+# Scratch memory kept for the next call: a fresh one costs a page fault every 4 KiB.
+_SPARE: list[Tensor] = []
+_SPARE_BYTES = 32 * 2**20
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
@@ -150,13 +157,24 @@ class CpuBackend:
         _call(_C.cpu_pooled_prefixes, _C.cpu_pooled_workspace, fields)
 
 
-def _call(operator, workspace_of, fields) -> None:  # type: ignore[no-untyped-def]
+def _call(
+    operator: Callable[..., None], workspace_of: Callable[..., int], fields: dict[str, Any]
+) -> None:
     """Ask for the scratch memory, hand it over, run."""
     size = workspace_of(**fields)
-    workspace = torch.empty(size, dtype=torch.uint8)
+    try:
+        workspace = _SPARE.pop()
+    except IndexError:
+        workspace = torch.empty(0, dtype=torch.uint8)
+    if workspace.numel() < size:
+        workspace = torch.empty(size, dtype=torch.uint8)
     fields["workspace"] = workspace.data_ptr()
-    fields["workspace_bytes"] = size
-    operator(**fields)
+    fields["workspace_bytes"] = workspace.numel()
+    try:
+        operator(**fields)
+    finally:
+        if workspace.numel() <= _SPARE_BYTES and not _SPARE:
+            _SPARE.append(workspace)
 
 
 BACKEND = CpuBackend()

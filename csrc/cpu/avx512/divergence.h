@@ -24,9 +24,6 @@ inline void load_original(const SweepParams& p, const Instance& I, Original& o) 
   }
 }
 
-// log(2) rounded down, since float32's nearest is above it.
-constexpr float kLog2Below = 0.69314712f;
-
 template <int V>
 inline void relative_columns(const SweepParams& p, const Instance& I, const double* rows,
                              bool to_largest, F16 (&t)[16]) {

@@ -5,7 +5,10 @@
 // that are broadcast from memory by the multiply-add itself: 4 C multiply-adds, plus 4 for the
 // norms. Traffic: the values once; contributions leave as C streams of 16 floats, class by class.
 // The 16 interleaved row streams defeat the hardware's prefetcher, so the rows that follow are
-// requested explicitly in address order.
+// requested explicitly in address order: the next block into the first cache, the fourth into the
+// second. A row's address is one of four running pointers plus 0, 1, 2 or 3 strides.
+
+constexpr std::int64_t kFarBlocks = 3;  // beyond the next one
 
 struct Rows {
   const char* first;    // row of the block's lane 0
@@ -14,12 +17,20 @@ struct Rows {
 };
 
 // Four features, `mask` of them, of 16 rows: column k of the result has feature k of every row.
+// `quarter[l]` is where lane 4 l reads.
 template <bool kFull>
-FAE_INLINE void load_columns(const Rows& rows, std::int64_t byte, __mmask8 mask, F16 (&x)[4]) {
-  const auto piece = [&](std::int64_t lane) {
-    if (!kFull) lane = lane < rows.valid ? lane : rows.valid - 1;
-    const float* at = reinterpret_cast<const float*>(rows.first + lane * rows.stride + byte);
-    return mask == 0xF ? _mm_loadu_ps(at) : _mm_maskz_loadu_ps(mask, at);
+FAE_INLINE void load_columns(const Rows& rows, const char* const (&quarter)[4], std::int64_t triple,
+                             std::int64_t byte, __mmask8 mask, F16 (&x)[4]) {
+  const auto piece = [&](int lane) __attribute__((always_inline)) {
+    const char* at;
+    if (kFull) {
+      const std::int64_t offset = lane % 4 == 3 ? triple : lane % 4 * rows.stride;
+      at = quarter[lane / 4] + offset;
+    } else {
+      at = rows.first + byte + (lane < rows.valid ? lane : rows.valid - 1) * rows.stride;
+    }
+    const float* from = reinterpret_cast<const float*>(at);
+    return mask == 0xF ? _mm_loadu_ps(from) : _mm_maskz_loadu_ps(mask, from);
   };
   F16 r[4];
 #pragma GCC unroll 4
@@ -37,33 +48,46 @@ FAE_INLINE void load_columns(const Rows& rows, std::int64_t byte, __mmask8 mask,
   x[3] = _mm512_shuffle_ps(b, d, 0xEE);
 }
 
-// Adds `span` features, packed weights [span, C], to the accumulators.
+// Adds `span` features, packed weights [span, C], to the accumulators. A step of four features uses
+// 256 bytes of the block; as many are requested from `ahead` on.
 template <int C, bool kFull>
 FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t span,
-                           const char* ahead, std::int64_t ahead_bytes, F16 (&s)[C], F16& norm2) {
+                           const char* ahead, F16 (&s)[C], F16& norm2) {
+  const char* quarter[4];
+#pragma GCC unroll 4
+  for (int l = 0; l < 4; ++l) quarter[l] = rows.first + 4 * l * rows.stride;
+  const std::int64_t triple = 3 * rows.stride;
   std::int64_t d = 0;
-  std::int64_t fetched = 0;
-  const std::int64_t step = ahead_bytes * 4 / (span > 4 ? span : 4) / 64 * 64 + 64;
   for (; d + 4 <= span; d += 4) {
-    const std::int64_t until = fetched + step < ahead_bytes ? fetched + step : ahead_bytes;
-    for (; fetched < until; fetched += 64) __builtin_prefetch(ahead + fetched, 0, 2);
+#pragma GCC unroll 4
+    for (int line = 0; line < 4; ++line) {
+      __builtin_prefetch(ahead + 64 * line, 0, 3);
+      __builtin_prefetch(ahead + 64 * line + kFarBlocks * 16 * rows.stride, 0, 2);
+    }
+    ahead += 256;
     F16 x[4];
-    load_columns<kFull>(rows, d * 4, 0xF, x);
+    load_columns<kFull>(rows, quarter, triple, d * 4, 0xF, x);
+#pragma GCC unroll 4
+    for (int l = 0; l < 4; ++l) quarter[l] += 16;
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
-      const float* w = weights + (d + k) * C;
 #pragma GCC unroll 16
-      for (int c = 0; c < C; ++c) s[c] = _mm512_fmadd_ps(x[k], _mm512_set1_ps(w[c]), s[c]);
+      for (int c = 0; c < C; ++c) {
+        s[c] = _mm512_fmadd_ps(x[k], _mm512_set1_ps(weights[k * C + c]), s[c]);
+      }
       norm2 = _mm512_fmadd_ps(x[k], x[k], norm2);
     }
+    weights += 4 * C;
   }
   if (d < span) {
     F16 x[4];
-    load_columns<kFull>(rows, d * 4, static_cast<__mmask8>((1 << (span - d)) - 1), x);
+    load_columns<kFull>(rows, quarter, triple, d * 4, static_cast<__mmask8>((1 << (span - d)) - 1),
+                        x);
     for (int k = 0; k < span - d; ++k) {
-      const float* w = weights + (d + k) * C;
 #pragma GCC unroll 16
-      for (int c = 0; c < C; ++c) s[c] = _mm512_fmadd_ps(x[k], _mm512_set1_ps(w[c]), s[c]);
+      for (int c = 0; c < C; ++c) {
+        s[c] = _mm512_fmadd_ps(x[k], _mm512_set1_ps(weights[k * C + c]), s[c]);
+      }
       norm2 = _mm512_fmadd_ps(x[k], x[k], norm2);
     }
   }
@@ -89,10 +113,7 @@ FAE_INLINE F16 project_block(const SweepParams& p, const Projection& out, std::i
   for (int c = 0; c < C; ++c) s[c] = _mm512_setzero_ps();
   F16 norm2 = _mm512_setzero_ps();
   if (p.D <= kMaxSpan && p.values_dtype == kFloat32) {
-    const std::int64_t block = 16 * stride;
-    const bool more = first + 64 < p.T;
-    accumulate<C, kFull>({base, stride, valid}, out.weights, p.D, base + 2 * block,
-                         more ? block : 0, s, norm2);
+    accumulate<C, kFull>({base, stride, valid}, out.weights, p.D, base + 16 * stride, s, norm2);
   } else {
     D8 low[C], high[C];
 #pragma GCC unroll 16
@@ -109,10 +130,8 @@ FAE_INLINE F16 project_block(const SweepParams& p, const Projection& out, std::i
       }
 #pragma GCC unroll 16
       for (int c = 0; c < C; ++c) s[c] = _mm512_setzero_ps();
-      // The same features of the block after next: 16 pieces of rows, a line at a time.
-      const bool more = first + 64 < p.T;
-      accumulate<C, kFull>(rows, out.weights + d * C, span, base + 16 * stride + d * 16 * bytes,
-                           more ? span * 16 * bytes : 0, s, norm2);
+      accumulate<C, kFull>(rows, out.weights + d * C, span, base + 16 * stride + d * 16 * bytes, s,
+                           norm2);
 #pragma GCC unroll 16
       for (int c = 0; c < C; ++c) {
         low[c] = _mm512_add_pd(low[c], low_half(s[c]));

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Native code under the sanitizers; builds in build/sanitize-*, with the cmake and python on PATH.
+#   sanitize.sh           everything
+#   sanitize.sh --short   what CI runs: no build of the Python extension
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+short=0
+for argument in "$@"; do
+  case "$argument" in
+    --short) short=1 ;;
+    *) echo "usage: sanitize.sh [--short]" >&2; exit 2 ;;
+  esac
+done
+jobs="$(nproc)"
+
+native() {  # name, sanitizers: the native test
+  cmake -S python_tests/native -B "build/sanitize-$1" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+    -DFASTATTNERASE_SANITIZE="$2" > /dev/null
+  cmake --build "build/sanitize-$1" -j "$jobs" > /dev/null
+  echo "native test, -fsanitize=$2"
+  "build/sanitize-$1/stress"
+}
+
+native thread thread
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+native address "address;undefined"
+if [ "$short" = 1 ]; then exit 0; fi
+
+# The extension itself, loaded by a Python that does not know it is sanitized.
+cmake -S . -B build/sanitize-extension -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFASTATTNERASE_CUDA=OFF \
+  -DFASTATTNERASE_SANITIZE="address;undefined" -Dpybind11_DIR="$(python -m pybind11 --cmakedir)" \
+  -DPython_EXECUTABLE="$(command -v python)" > /dev/null
+cmake --build build/sanitize-extension -j "$jobs" --target _C > /dev/null
+echo "extension under address and undefined-behaviour sanitizers"
+compiler="$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' build/sanitize-extension/CMakeCache.txt)"
+LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libubsan.so)" \
+  ASAN_OPTIONS=detect_leaks=0 FASTATTNERASE_SANITIZED_EXTENSION=build/sanitize-extension \
+  PYTHONPATH=python_tests/native python -m pytest -q -p sanitized_extension -p no:cacheprovider \
+  python_tests/native
