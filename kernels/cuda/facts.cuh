@@ -29,15 +29,19 @@ FAE_DEV void class_sums(const Team<kWarp>& team, const View<S, Idx>& v, int m, d
   if (group < chunks) {
     const int begin = group * chunk;
     const int end = begin + chunk < m ? begin + chunk : m;
+#pragma unroll 1
     for (int c = team.rank % lanes; c < v.C; c += lanes) {
       double sum = 0;
+#pragma unroll 2
       for (int j = begin; j < end; ++j) sum += term(j, c);
       v.sums[static_cast<std::int64_t>(group) * v.C + c] = sum;
     }
   }
   team.sync();
+#pragma unroll 1
   for (int c = team.rank; c < v.C; c += team.size) {
     double sum = 0;
+#pragma unroll 1
     for (int k = 0; k < chunks; ++k) sum += v.sums[static_cast<std::int64_t>(k) * v.C + c];
     out[c] = sum;
   }
@@ -47,6 +51,7 @@ FAE_DEV void class_sums(const Team<kWarp>& team, const View<S, Idx>& v, int m, d
 // The lowest class with the largest value.
 FAE_DEV int argmax(const double* values, int C) {
   int best = 0;
+#pragma unroll 1
   for (int c = 1; c < C; ++c) {
     if (values[c] > values[best]) best = c;
   }
@@ -59,19 +64,24 @@ template <bool kWarp, typename S, typename Idx>
 FAE_DEV bool has_invalid(const Team<kWarp>& team, const View<S, Idx>& v, unsigned* marks) {
   bool wrong = false;
   if (!v.launch.p.is_scores) {
+#pragma unroll 1
     for (int i = team.rank; i < v.n; i += team.size) wrong = wrong || v.attention(i) < 0;
   }
+#pragma unroll 1
   for (int r = 0; r < v.launch.R; ++r) {
     const DeviceRanking& ranking = v.launch.rankings[r];
     if (ranking.kind == kGivenKeys) {
+#pragma unroll 1
       for (int i = team.rank; i < v.n; i += team.size) {
         wrong = wrong || is_nan(load_real(ranking.data, ranking.dtype, v.t0 + i));
       }
     }
     if (ranking.kind != kGivenOrder) continue;
     const std::int64_t* order = static_cast<const std::int64_t*>(ranking.data) + v.t0;
+#pragma unroll 1
     for (int w = team.rank; w < (v.n + 31) / 32; w += team.size) marks[w] = 0;
     team.sync();
+#pragma unroll 1
     for (int j = team.rank; j < v.n; j += team.size) {
       const std::int64_t i = order[j];
       if (i < 0 || i >= v.n) {
@@ -95,6 +105,7 @@ FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double 
   Facts f{};
   double top = -infinity(), bottom = infinity();
   bool bad = false;
+#pragma unroll 1
   for (int i = team.rank; i < n; i += team.size) {
     const double e = v.attention(i);
     const bool lost = is_nan(e) || e == infinity() || (!p.is_scores && e == -infinity());
@@ -106,6 +117,7 @@ FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double 
   }
   bool bias_bad = false;
   double largest_bias = 0, head_norm = 0;
+#pragma unroll 1
   for (int c = team.rank; c < C; c += team.size) {
     v.bias[c] = load_real(p.head_bias, p.head_bias_dtype, v.b * p.head_bias_stride_b + c);
     bias_bad = bias_bad || !is_finite(v.bias[c]);
@@ -122,6 +134,7 @@ FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double 
   f.underflow = p.is_scores && f.top_score - team.min(bottom) > kUnderflowSpan;
 
   double total = 0;
+#pragma unroll 1
   for (int i = team.rank; i < n; i += team.size) {
     double w = 0;
     if ((v.bad[i] & 2) == 0) {
@@ -134,6 +147,7 @@ FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double 
   total = team.sum(total);
   double mass = 0;
   int positives = 0;
+#pragma unroll 1
   for (int i = team.rank; i < n; i += team.size) {
     const double w = total > 0 ? v.a[i] / total : 0.0;
     v.a[i] = w;
@@ -145,6 +159,7 @@ FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double 
   f.has_mass = f.positives > 0;
   int top_item = n;
   if (f.underflow) {
+#pragma unroll 1
     for (int i = n - 1 - team.rank; i >= 0; i -= team.size) {
       if (v.score(i) == f.top_score) top_item = i;
     }
@@ -158,18 +173,22 @@ FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double 
   if (!f.finite) return f;
 
   class_sums(team, v, n, v.logits, [&](int i, int c) { return v.a[i] * v.contribution(i, c); });
+#pragma unroll 1
   for (int c = team.rank; c < C; c += team.size) {
     v.logits[c] = v.bias[c] + (f.mass > 0 ? v.logits[c] / f.mass : 0.0);
   }
   team.sync();
   f.label = argmax(v.logits, C);
   const double highest = v.logits[f.label];
+#pragma unroll 1
   for (int c = team.rank; c < C; c += team.size) v.prob[c] = exp(v.logits[c] - highest);
   team.sync();
   double z = 0;
+#pragma unroll 1
   for (int c = 0; c < C; ++c) z += v.prob[c];
   team.sync();
   const double log_z = log(z);
+#pragma unroll 1
   for (int c = team.rank; c < C; c += team.size) {
     v.prob[c] /= z;
     v.log_prob[c] = v.logits[c] - highest - log_z;
@@ -178,6 +197,7 @@ FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double 
   class_sums(team, v, n, v.margin, [&](int i, int c) { return v.a[i] * v.difference(i, y, c); });
   f.tolerance = kTieTolerance * (sqrt(norm2) * head_norm + largest_bias);
   if (f.has_mass) {
+#pragma unroll 1
     for (int c = 0; c < C; ++c) {
       if (c != y && fabs(v.margin[c]) < f.tolerance) f.status |= kNearTie;
     }
@@ -190,6 +210,7 @@ template <bool kWarp, typename S, typename Idx>
 FAE_DEV void write_facts(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
   const SweepParams& p = v.launch.p;
   if (team.rank == 0) write_int(p.label, v.b, f.label);
+#pragma unroll 1
   for (int c = team.rank; c < v.C; c += team.size) {
     write_real(p.probabilities, sizeof(S) == 8, v.b * p.C + c,
                f.finite ? v.prob[c] : not_a_number());
@@ -216,9 +237,11 @@ FAE_DEV void write_invalid(const Team<kWarp>& team, const Launch& launch, bool i
     write_int(p.minimal_flip_label, b, -1);
   }
   write_status(team, launch, b, kInvalid | flag(located && n == 1, kSingle));
+#pragma unroll 1
   for (std::int64_t c = team.rank; c < p.C; c += team.size) {
     write_real(p.probabilities, is_double, b * p.C + c, nan);
   }
+#pragma unroll 1
   for (int r = team.rank; r < launch.R; r += team.size) {
     const std::int64_t at = (launch.row0 + r) * p.B + b;
     write_int(p.first_flip, at, -1);
@@ -226,14 +249,18 @@ FAE_DEV void write_invalid(const Team<kWarp>& team, const Launch& launch, bool i
     if (p.removed_mass != nullptr) p.removed_mass[at] = nan;
   }
   if (!located) return;
+#pragma unroll 1
   for (std::int64_t i = t0 + team.rank; i < t0 + n; i += team.size) {
     write_int(p.single_flip_label, i, -1);
     write_real(p.single_js, is_double, i, nan);
     write_real(p.single_drop, is_double, i, nan);
     write_int(p.minimal_order, i, -1);
+#pragma unroll 1
     for (int r = 0; r < launch.R; ++r) write_int(p.order, (launch.row0 + r) * p.T + i, -1);
   }
+#pragma unroll 1
   for (int r = 0; r < launch.R; ++r) {
+#pragma unroll 1
     for (std::int64_t k = team.rank; k <= n; k += team.size) {
       const std::int64_t at = (launch.row0 + r) * (p.T + p.B) + t0 + b + k;
       write_real(p.curve_js, is_double, at, nan);
@@ -241,6 +268,7 @@ FAE_DEV void write_invalid(const Team<kWarp>& team, const Launch& launch, bool i
       write_real(p.curve_label_prob, is_double, at, nan);
       if (p.curve_mass != nullptr) p.curve_mass[at] = nan;
       write_int(p.curve_decision, at, -1);
+#pragma unroll 1
       for (std::int64_t c = 0; c < p.C; ++c) {
         write_real(p.curve_logits, is_double, at * p.C + c, nan);
       }

@@ -22,9 +22,11 @@ FAE_DEV bool is_positive(const View<S, Idx>& v, const Facts& f, int i) {
 // g_i = p_y Σ_c p_c (s_{i,y} − s_{i,c}).
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void find_gradients(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
+#pragma unroll 1
   for (int i = team.rank; i < v.n; i += team.size) {
     const double own = v.contribution(i, f.label);
     double sum = 0;
+#pragma unroll 1
     for (int c = 0; c < v.C; ++c) sum += (own - v.contribution(i, c)) * v.prob[c];
     v.g[i] = v.prob[f.label] * sum;
   }
@@ -39,6 +41,7 @@ FAE_DEV void find_renormalized(const Team<kWarp>& team, const View<S, Idx>& v, c
   const int begin = team.rank * chunk < v.n ? team.rank * chunk : v.n;
   const int end = begin + chunk < v.n ? begin + chunk : v.n;
   double mass = 0, slope = 0;
+#pragma unroll 1
   for (int i = begin; i < end; ++i) {
     mass += v.a[i];
     slope += v.a[i] * v.g[i];
@@ -46,13 +49,16 @@ FAE_DEV void find_renormalized(const Team<kWarp>& team, const View<S, Idx>& v, c
   double mass_below, mass_above, slope_below, slope_above;
   team.exclusive(mass, mass_below, mass_above);
   team.exclusive(slope, slope_below, slope_above);
+#pragma unroll 1
   for (int i = begin; i < end; ++i) {
     double others = 0, sum = 0;
     if (f.underflow && i == f.top_item) {
       double top = -infinity();
+#pragma unroll 1
       for (int j = 0; j < v.n; ++j) {
         if (j != i && v.score(j) > top) top = v.score(j);
       }
+#pragma unroll 1
       for (int j = 0; j < v.n; ++j) {
         const double w = j != i && v.score(j) > -infinity() ? exp(v.score(j) - top) : 0.0;
         others += w;
@@ -61,6 +67,7 @@ FAE_DEV void find_renormalized(const Team<kWarp>& team, const View<S, Idx>& v, c
     } else {
       others = mass_below;
       sum = slope_below;
+#pragma unroll 1
       for (int j = begin; j < end; ++j) {
         if (j == i) continue;
         others += v.a[j];
@@ -89,6 +96,7 @@ FAE_DEV bool write_single(const View<S, Idx>& v, const Facts& f, int i, double o
   bool near = false;
   int decision = y;
   double least = 0, smallest = 0;
+#pragma unroll 1
   for (int c = 0; c < C; ++c) {
     if (c == y) continue;
     const double m = survive ? margin(c) : 0.0;
@@ -99,8 +107,10 @@ FAE_DEV bool write_single(const View<S, Idx>& v, const Facts& f, int i, double o
   }
   if (!survive) decision = f.bias_label;
   double z = 0;
+#pragma unroll 1
   for (int c = 0; c < C; ++c) z += exp(least - lead(c));
   double js = 0;
+#pragma unroll 1
   for (int c = 0; c < C; ++c) js += js_term(v.prob[c], exp(least - lead(c)) / z);
   js = clamp_js(js);
   const double drop = v.prob[y] - exp(least) / z;
@@ -123,6 +133,7 @@ FAE_DEV bool erase_singles(const Team<kWarp>& team, const View<S, Idx>& v, const
   const int n = v.n, C = v.C, y = f.label;
   if (!f.finite || !f.has_mass) {
     const double nothing = f.finite ? 0.0 : not_a_number();
+#pragma unroll 1
     for (int i = team.rank; i < n; i += team.size) {
       if (write_out) {
         write_int(p.single_flip_label, v.t0 + i, -1);
@@ -139,6 +150,7 @@ FAE_DEV bool erase_singles(const Team<kWarp>& team, const View<S, Idx>& v, const
   const double rounding = 2.3e-16 * n * 2 * f.tolerance / kTieTolerance;
   double* const again = v.sums + static_cast<std::int64_t>(team.warp()) * C;
   bool near = false;
+#pragma unroll 1
   for (int base = 0; base < n; base += team.size) {
     const int i = base + team.rank;
     const bool active = i < n;
@@ -148,6 +160,7 @@ FAE_DEV bool erase_singles(const Team<kWarp>& team, const View<S, Idx>& v, const
       const double others = f.mass - a;
       safe = a < 0.5 * f.mass;
       safe = safe && rounding < kSafeError * others && !(f.underflow && i == f.top_item);
+#pragma unroll 1
       for (int c = 0; safe && c < C; ++c) {
         const double m = v.margin[c] - a * v.difference(i, y, c);
         safe = c == y || fabs(m) >= f.tolerance * others;
@@ -157,12 +170,14 @@ FAE_DEV bool erase_singles(const Team<kWarp>& team, const View<S, Idx>& v, const
                      [&](int c) { return v.margin[c] - a * v.difference(i, y, c); });
       }
     }
+#pragma unroll 1
     for (unsigned open = __ballot_sync(kAllLanes, active && !safe); open != 0; open &= open - 1) {
       const int source = __ffs(open) - 1;
       const int item = __shfl_sync(kAllLanes, i, source);
       double top = f.top_score;
       if (f.underflow && item == f.top_item) {
         top = -infinity();
+#pragma unroll 1
         for (int j = team.lane(); j < n; j += 32) {
           if (j != item && v.score(j) > top) top = v.score(j);
         }
@@ -174,10 +189,13 @@ FAE_DEV bool erase_singles(const Team<kWarp>& team, const View<S, Idx>& v, const
         return v.score(j) > -infinity() ? exp(v.score(j) - top) : 0.0;
       };
       double others = 0;
+#pragma unroll 1
       for (int j = team.lane(); j < n; j += 32) others += weight(j);
       others = group_sum(others, 32);
+#pragma unroll 1
       for (int c = 0; c < C; ++c) {
         double sum = 0;
+#pragma unroll 1
         for (int j = team.lane(); j < n; j += 32) sum += weight(j) * v.difference(j, y, c);
         sum = group_sum(sum, 32);
         if (team.lane() == 0) again[c] = sum;
@@ -274,9 +292,11 @@ FAE_DEV bool cannot_flip(const Team<kWarp>& team, const View<S, Idx>& v, const F
   const double needed = v.margin[c] * (1 - 1e-9) - f.tolerance * (1 + 1e-6);
   if (!(needed > 0)) return false;
   double low = 0, high = infinity();
+#pragma unroll 1
   for (int step = 0; step < 6; ++step) {
     double over = 0;
     int count = 0;
+#pragma unroll 1
     for (int i = team.rank; i < v.n; i += team.size) {
       const double m = v.a[i] * v.difference(i, f.label, c);
       if (m > t) {
@@ -311,12 +331,14 @@ FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, con
     return Minimal{-1, -1, false};
   }
   int runner_up = -1;
+#pragma unroll 1
   for (int c = 0; c < C; ++c) {
     if (c != y && (runner_up < 0 || v.margin[c] < v.margin[runner_up])) runner_up = c;
   }
   const int never = n + 1;
   int best = never, best_class = C, nearest = never, sorted = -1;
   double threshold = 0;
+#pragma unroll 1
   for (int turn = 0; turn < C; ++turn) {
     // The runner-up first: its set is mostly the smallest, which spares the other classes' sorts.
     const int c = turn == 0 ? runner_up : turn - 1 < runner_up ? turn - 1 : turn;
@@ -336,6 +358,7 @@ FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, con
     double top = -infinity();
     int flip = never, near = never;
     if (!f.underflow) {
+#pragma unroll 1
       for (int j = end - 1; j >= begin; --j) {
         const int i = v.min_order[j];
         margin += v.a[i] * v.difference(i, y, c);
@@ -346,6 +369,7 @@ FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, con
       team.exclusive(mass, unused, above);
       mass = above;
     }
+#pragma unroll 1
     for (int k = end - 1; k >= begin; --k) {
       const int i = v.min_order[k];
       double w = v.a[i];
@@ -391,6 +415,7 @@ FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, con
   }
   double top = -infinity();
   if (f.underflow) {
+#pragma unroll 1
     for (int k = best + team.rank; k < n; k += team.size) {
       const double e = v.score(v.min_order[k]);
       top = e > top ? e : top;
@@ -406,6 +431,7 @@ FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, con
   });
   double value = HUGE_VAL;
   int label = C;
+#pragma unroll 1
   for (int c = 0; c < C; ++c) take_smaller(value, label, c == y ? 0.0 : after[c], c);
   team.sync();
   return Minimal{best, label, near};
@@ -418,10 +444,12 @@ FAE_NOINLINE __device__ void find_greedy(const Team<kWarp> team, const View<S, I
   const int n = v.n, C = v.C, y = f.label;
   double* const margins = v.sums + static_cast<std::int64_t>(team.size / class_lanes(C)) * C;
   unsigned char* const taken = v.bad;
+#pragma unroll 1
   for (int step = 0; step < n; ++step) {
     double top = 0;
     if (f.underflow) {
       top = -infinity();
+#pragma unroll 1
       for (int j = team.rank; j < n; j += team.size) {
         if (taken[j] == 0 && v.attention(j) > top) top = v.attention(j);
       }
@@ -433,12 +461,14 @@ FAE_NOINLINE __device__ void find_greedy(const Team<kWarp> team, const View<S, I
       return v.attention(j) > -infinity() ? exp(v.attention(j) - scale) : 0.0;
     };
     double mass = 0;
+#pragma unroll 1
     for (int j = team.rank; j < n; j += team.size) mass += weight(j, top);
     mass = team.sum(mass);
     class_sums(team, v, n, margins,
                [&](int i, int c) { return weight(i, top) * v.difference(i, y, c); });
     double least = HUGE_VAL;
     int item = n;
+#pragma unroll 1
     for (int i = team.rank; i < n; i += team.size) {
       if (taken[i] != 0) continue;
       const double w = weight(i, top);
@@ -447,19 +477,23 @@ FAE_NOINLINE __device__ void find_greedy(const Team<kWarp> team, const View<S, I
       if (heavy) {
         if (f.underflow) {
           own_top = -infinity();
+#pragma unroll 1
           for (int j = 0; j < n; ++j) {
             if (j != i && taken[j] == 0 && v.attention(j) > own_top) own_top = v.attention(j);
           }
         }
         others = 0;
+#pragma unroll 1
         for (int j = 0; j < n; ++j) others += j == i ? 0.0 : weight(j, own_top);
       }
       double lead = HUGE_VAL;
+#pragma unroll 1
       for (int c = 0; c < C; ++c) {
         if (c == y) continue;
         double m = margins[c] - w * v.difference(i, y, c);
         if (heavy) {
           m = 0;
+#pragma unroll 1
           for (int j = 0; j < n; ++j) {
             m += j == i ? 0.0 : weight(j, own_top) * v.difference(j, y, c);
           }
@@ -480,6 +514,7 @@ FAE_NOINLINE __device__ void find_greedy(const Team<kWarp> team, const View<S, I
     }
     team.sync();
   }
+#pragma unroll 1
   for (int i = team.rank; i < n; i += team.size) taken[i] = 0;
   team.sync();
 }
@@ -491,13 +526,16 @@ FAE_DEV void copy_order(const Team<kWarp>& team, const View<S, Idx>& v, const Fa
   const DeviceRanking& ranking = v.launch.rankings[r];
   if (ranking.kind == kGivenOrder) {
     const std::int64_t* given = static_cast<const std::int64_t*>(ranking.data) + v.t0;
+#pragma unroll 1
     for (int j = team.rank; j < v.n; j += team.size) order[j] = static_cast<Idx>(given[j]);
   } else if (ranking.kind == kMinimal) {
+#pragma unroll 1
     for (int j = team.rank; j < v.n; j += team.size) order[j] = v.min_order[j];
   } else if (ranking.kind == kGreedy && f.finite && v.C > 1) {
     team.sync();
     find_greedy(team, v, f, order);
   } else if (ranking.kind == kGreedy) {
+#pragma unroll 1
     for (int j = team.rank; j < v.n; j += team.size) order[j] = static_cast<Idx>(j);
   }
 }
@@ -506,6 +544,7 @@ template <bool kWarp, typename S, typename Idx>
 FAE_DEV void write_order(const Team<kWarp>& team, const View<S, Idx>& v, int r, const Idx* order) {
   if (v.launch.p.order == nullptr) return;
   std::int64_t* out = v.launch.p.order + (v.launch.row0 + r) * v.launch.p.T + v.t0;
+#pragma unroll 1
   for (int j = team.rank; j < v.n; j += team.size) out[j] = order[j];
 }
 
@@ -517,12 +556,17 @@ FAE_DEV void write_minimal(const Team<kWarp>& team, const View<S, Idx>& v, const
     write_int(p.minimal_flip_label, v.b, m.flip_label);
   }
   if (p.minimal_order == nullptr) return;
+#pragma unroll 1
   for (int j = team.rank; j < v.n; j += team.size) p.minimal_order[v.t0 + j] = v.min_order[j];
 }
 
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV bool walk_orders(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f, int row,
                          int count) {
+  const int chunk = walk_chunk(v.n, walk_threads(team.size, count));
+  if (f.finite && f.has_mass && !f.underflow && !v.launch.needs.curves && chunk <= kMostRanks) {
+    return walk_plainly(team, v, f, row, count);
+  }
   if (v.C <= 32) return walk_rankings<kWarp, true>(team, v, f, row, count);
   return walk_rankings<kWarp, false>(team, v, f, row, count);
 }

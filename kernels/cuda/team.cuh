@@ -35,12 +35,14 @@ struct Team {
   template <typename T, typename Op>
   FAE_DEV T reduce(T value, Op op) const {
     static_assert(sizeof(T) <= 8);
+#pragma unroll 1
     for (int o = 16; o > 0; o >>= 1) value = op(value, __shfl_xor_sync(kAllLanes, value, o));
     if (kWarp) return value;
     T* slots = reinterpret_cast<T*>(words);
     if (lane() == 0) slots[warp()] = value;
     __syncthreads();
     value = slots[0];
+#pragma unroll 1
     for (int w = 1; w < warps(); ++w) value = op(value, slots[w]);
     __syncthreads();
     return value;
@@ -67,6 +69,7 @@ struct Team {
   // The sums of `value` over the threads below and above this one, never by subtraction.
   FAE_DEV void exclusive(double value, double& below, double& above) const {
     double up = value, down = value;
+#pragma unroll 1
     for (int o = 1; o < 32; o <<= 1) {
       const double from_below = __shfl_up_sync(kAllLanes, up, o);
       const double from_above = __shfl_down_sync(kAllLanes, down, o);
@@ -81,7 +84,9 @@ struct Team {
     if (lane() == 31) words[warp()] = up;
     __syncthreads();
     double before = 0, behind = 0;
+#pragma unroll 1
     for (int w = 0; w < warp(); ++w) before += words[w];
+#pragma unroll 1
     for (int w = warps() - 1; w > warp(); --w) behind += words[w];
     below = before + below;
     above = behind + above;

@@ -85,6 +85,7 @@ struct Survivors {
     if (kOne) {
       if (lane < C) f(lane, margin, weighted);
     } else {
+#pragma unroll 1
       for (int c = lane; c < C; c += lanes) f(c, margins[c], weighteds[c]);
     }
   }
@@ -136,8 +137,8 @@ FAE_DEV void write_never(const Launch& launch, int row, std::int64_t b) {
 // Walks `count` rankings, rows first_row … of the launch, orders in v.orders. Returns whether this
 // thread saw a near-tie up to the first flip.
 template <bool kWarp, bool kOne, typename S, typename Idx>
-FAE_DEV bool walk_rankings(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f,
-                           int first_row, int count) {
+FAE_NOINLINE __device__ bool walk_rankings(const Team<kWarp> team, const View<S, Idx> v,
+                                           const Facts f, int first_row, int count) {
   const Launch& launch = v.launch;
   const SweepParams& p = launch.p;
   const Needs& needs = launch.needs;
@@ -355,6 +356,189 @@ FAE_DEV bool walk_rankings(const Team<kWarp>& team, const View<S, Idx>& v, const
     team.sync();
   }
   return near_tie;
+}
+
+// The same where nothing is out of the ordinary: finite, some mass, no underflow, no curves.
+//
+// Mapping: a thread a chunk of ranks (at most 64) of one ranking, up to 32 threads a ranking, and
+// kTile classes at once. Each thread sums its chunk, a scan over the ranking's threads gives the
+// sums of the chunks before it, and a second pass marks the points that flip or are near-ties in
+// two words of bits. Which of them comes first is found from the words.
+constexpr int kTile = 3;
+constexpr int kMostRanks = 64;
+
+// Threads a ranking: a power of two, at most a warp.
+FAE_DEV int walk_threads(int size, int count) {
+  int threads = 32;
+  while (threads * count > size) threads >>= 1;
+  return threads;
+}
+
+FAE_DEV int walk_chunk(int n, int threads) {
+  const int chunk = ceil_div(n, threads);
+  return chunk < 8 ? 8 : chunk;
+}
+
+// margins[j] += m of item i for the tile's classes.
+template <typename S, typename Idx>
+FAE_DEV void add_margins(const View<S, Idx>& v, int y, double own_bias, const int (&classes)[kTile],
+                         const double (&bias)[kTile], int i, double a,
+                         double (&margins)[kTile]) {
+  const S* row = v.s + static_cast<std::int64_t>(i) * v.cs;
+  const double own = row[y] + own_bias;
+#pragma unroll
+  for (int j = 0; j < kTile; ++j) margins[j] += a * (own - (row[classes[j]] + bias[j]));
+}
+
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV bool walk_plainly(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f,
+                          int first_row, int count) {
+  const SweepParams& p = v.launch.p;
+  const int n = v.n, C = v.C, y = f.label;
+  const bool keep = p.keep != 0;
+  const int threads = walk_threads(team.size, count);
+  const int row = team.rank / threads;
+  const int q = team.rank % threads;
+  const bool active = row < count;
+  const int chunk = walk_chunk(n, threads);
+  const int begin = active && q * chunk < n ? q * chunk : n;
+  const int end = begin + chunk < n ? begin + chunk : n;
+  const Idx* order = v.orders + (active ? row : 0) * n;
+  const auto item = [&](int t) { return static_cast<int>(order[keep ? t : n - 1 - t]); };
+  const double own_bias = v.bias[y];
+  const bool empty_flips = f.bias_label != y;
+
+  unsigned long long flips = 0, nears = 0;
+  for (int tile = 0; tile == 0 || tile < C - 1; tile += kTile) {
+    int classes[kTile];
+    double bias[kTile];
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) {
+      const int other = tile + j < C - 1 ? tile + j : C - 2;
+      classes[j] = C == 1 ? 0 : other + (other >= y ? 1 : 0);
+      bias[j] = v.bias[classes[j]];
+    }
+    double sums[kTile] = {};
+    double mass = 0;
+#pragma unroll 2
+    for (int t = begin; t < end; ++t) {
+      const int i = item(t);
+      const double a = v.a[i];
+      mass += a;
+      add_margins(v, y, own_bias, classes, bias, i, a, sums);
+    }
+#pragma unroll 1
+    for (int o = 1; o < threads; o <<= 1) {
+      const double m = __shfl_up_sync(kAllLanes, mass, o);
+      if (q >= o) mass += m;
+#pragma unroll
+      for (int j = 0; j < kTile; ++j) {
+        const double x = __shfl_up_sync(kAllLanes, sums[j], o);
+        if (q >= o) sums[j] += x;
+      }
+    }
+    mass = __shfl_up_sync(kAllLanes, mass, 1);
+    if (q == 0) mass = 0;
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) {
+      sums[j] = __shfl_up_sync(kAllLanes, sums[j], 1);
+      if (q == 0) sums[j] = 0;
+    }
+#pragma unroll 2
+    for (int t = begin; t < end; ++t) {
+      const int i = item(t);
+      const double a = v.a[i];
+      mass += a;
+      add_margins(v, y, own_bias, classes, bias, i, a, sums);
+      const double tolerance = f.tolerance * mass;
+      bool below = false, near = false;
+#pragma unroll
+      for (int j = 0; j < kTile; ++j) {
+        below = below | (sums[j] < 0) | ((sums[j] == 0) & (classes[j] < y));
+        near = near | (fabs(sums[j]) < tolerance);
+      }
+      const bool survive = mass > 0;
+      const bool flip = survive ? below & (C > 1) : empty_flips;
+      flips |= static_cast<unsigned long long>(flip) << (t - begin);
+      nears |= static_cast<unsigned long long>(near & survive & (C > 1)) << (t - begin);
+    }
+  }
+  // Point t = n - 1 is the whole instance: y by definition.
+  if (begin < n && end == n) flips &= ~(1ull << (n - 1 - begin));
+  // The first flip: erasing, the largest t that flips; keeping, the smallest that does not.
+  const int held = end - begin;
+  const unsigned long long all = held == 64 ? ~0ull : (1ull << held) - 1;
+  int event = keep ? n : -2, close = keep ? n : -2;
+  if (!keep) {
+    if (flips != 0) event = begin + 63 - __clzll(static_cast<long long>(flips));
+    if (nears != 0) close = begin + 63 - __clzll(static_cast<long long>(nears));
+    if (q == 0 && event < 0 && empty_flips) event = -1;
+  } else {
+    const unsigned long long stays = ~flips & all;
+    if (stays != 0) event = begin + __ffsll(static_cast<long long>(stays)) - 1;
+    if (nears != 0) close = begin + __ffsll(static_cast<long long>(nears)) - 1;
+  }
+  for (int o = threads >> 1; o > 0; o >>= 1) {
+    const int other = __shfl_xor_sync(kAllLanes, event, o);
+    const int near = __shfl_xor_sync(kAllLanes, close, o);
+    event = (other > event) != keep ? other : event;
+    close = (near > close) != keep ? near : close;
+  }
+  const bool found = keep ? event < n : event >= -1;
+  double removed = 0;
+  if (found) {
+    for (int t = event + 1 > begin ? event + 1 : begin; t < end; ++t) removed += v.a[item(t)];
+  }
+  removed = group_sum(removed, threads);
+  // The class with the smallest sum after the first flip; the label's sum is zero, not below.
+  int flip_label = keep ? y : f.bias_label;
+  bool survives = false;
+  if (!keep && found && event >= 0) {
+    for (int t = begin; t < end && t <= event; ++t) survives = survives || v.a[item(t)] > 0;
+  }
+  for (int o = threads >> 1; o > 0; o >>= 1) {
+    const bool other = __shfl_xor_sync(kAllLanes, survives ? 1 : 0, o) != 0;
+    survives = survives || other;
+  }
+  double least = HUGE_VAL;
+  for (int tile = 0; tile < C - 1 && !keep; tile += kTile) {
+    int classes[kTile];
+    double bias[kTile];
+    double sums[kTile] = {};
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) {
+      const int other = tile + j < C - 1 ? tile + j : C - 2;
+      classes[j] = other + (other >= y ? 1 : 0);
+      bias[j] = v.bias[classes[j]];
+    }
+    if (C > 2 && survives) {
+#pragma unroll 2
+      for (int t = begin; t < end; ++t) {
+        if (t > event) break;
+        const int i = item(t);
+        add_margins(v, y, own_bias, classes, bias, i, v.a[i], sums);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) {
+      const double sum = group_sum(sums[j], threads);
+      if (survives) {
+        if (least == HUGE_VAL) flip_label = C;
+        take_smaller(least, flip_label, sum, classes[j]);
+      }
+    }
+  }
+  if (active && q == 0) {
+    if (found) {
+      const std::int64_t at = (v.launch.row0 + first_row + row) * p.B + v.b;
+      write_int(p.first_flip, at, keep ? event + 1 : n - 1 - event);
+      write_int(p.flip_label, at, flip_label);
+      if (p.removed_mass != nullptr) p.removed_mass[at] = removed;
+    } else {
+      write_never(v.launch, first_row + row, v.b);
+    }
+  }
+  return active && (keep ? close <= event && close < n : close >= 0 && close >= event);
 }
 
 }  // namespace fae
