@@ -117,7 +117,7 @@ class Part:
     def pytest_collection_modifyitems(self, items):
         items[:] = items[int(part)::int(parts)]
 sys.exit(pytest.main(arguments, plugins=[Part()]))' $part "$2" \
-        --import-mode=append --rootdir "$root" -c "$root/pyproject.toml" -q --tb=short --maxfail=10 \
+        --import-mode=append --rootdir "$root" -c "$root/pyproject.toml" -v --tb=short --maxfail=10 \
         -o "cache_dir=$work/cache-$1-$part" $gpu --backends "$1" "$root/python_tests/contract" 2>&1 |
         sed -u "s/^/[$part] /"
     ) &
