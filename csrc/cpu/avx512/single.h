@@ -66,6 +66,9 @@ inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w
         p.single_flip_label[I.first + i] = decision == I.label ? -1 : decision;
       }
     }
+    // Rows without an item must not sway the items that share their 16 lanes.
+    const std::int64_t whole = begin + (end - begin + 15) / 16 * 16;
+    memset(w.block + (end - begin) * kRow, 0, (whole - end) * kRow * sizeof(double));
     for (std::int64_t i = begin; i < end; i += 16) {
       const __mmask16 lanes = first_lanes16(end - i);
       const Divergences d = diverge_rows<V>(p, I, o, w.block + (i - begin) * kRow);
