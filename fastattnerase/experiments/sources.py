@@ -51,7 +51,7 @@ class ModelSource:
         self.dataset = dataset
         self.classes = classes
         self.about = about
-        self.flat = model.config.kind == "flan"
+        self.flat = model.config.kind != "han"
 
     def __len__(self) -> int:
         return len(self.dataset)

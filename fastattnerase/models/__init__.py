@@ -1,12 +1,13 @@
-"""Attention classifiers: FLAN and HAN, their parts by name, training, saving and loading."""
+"""Attention classifiers, their parts by name, training, saving and loading."""
 
-from fastattnerase.models import flan, han
+from fastattnerase.models import flan, han, sequence, wen
 from fastattnerase.models.attentions import ATTENTIONS, Attention
 from fastattnerase.models.base import KINDS, AttentionClassifier, ModelOutput
 from fastattnerase.models.build import build_model
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.encoders import ENCODERS, Encoder
 from fastattnerase.models.errors import ModelError
+from fastattnerase.models.mechanisms import MECHANISMS, Mechanism
 from fastattnerase.models.saved import LoadedModel, load_model, save_model
 from fastattnerase.models.training import (
     EpochRecord,
@@ -21,12 +22,14 @@ __all__ = [
     "ATTENTIONS",
     "ENCODERS",
     "KINDS",
+    "MECHANISMS",
     "Attention",
     "AttentionClassifier",
     "Encoder",
     "EpochRecord",
     "Evaluation",
     "LoadedModel",
+    "Mechanism",
     "ModelConfig",
     "ModelError",
     "ModelOutput",
@@ -38,5 +41,7 @@ __all__ = [
     "han",
     "load_model",
     "save_model",
+    "sequence",
     "train",
+    "wen",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from fastattnerase.data.dataset import Dataset, DocumentBatch, batches_in_order
 from fastattnerase.data.vocabulary import Vocabulary
@@ -16,7 +17,8 @@ from fastattnerase.models.attentions import ATTENTIONS
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.encoders import ENCODERS
 from fastattnerase.models.errors import ModelError
-from fastattnerase.models.packed import segment_pool, segment_softmax
+from fastattnerase.models.mechanisms import MECHANISMS
+from fastattnerase.models.packed import segment_pool
 from fastattnerase.models.registry import Registry
 
 if TYPE_CHECKING:
@@ -29,13 +31,25 @@ class ModelOutput(NamedTuple):
     Attributes:
         logits: `[B, C]`, float32.
         values: `[T, D]`, float32, what the last attention layer averages, packed.
-        scores: `[T]`, float32, its scores before the softmax.
-        lengths: `[B]`, int64, items of each document: words (flan) or sentences (han).
+        scores: `[T]`, float32, its scores, before the softmax or what stands in its place.
+        lengths: `[B]`, int64, items of each document: sentences (han) or words (others).
+        weights: `[T]`, float32, its weights.
     """
 
     logits: Tensor
     values: Tensor
     scores: Tensor
+    lengths: Tensor
+    weights: Tensor
+
+
+class Attended(NamedTuple):
+    """What an attention layer gives: averages `[B, D]`, values, scores, weights and lengths."""
+
+    vectors: Tensor
+    values: Tensor
+    scores: Tensor
+    weights: Tensor
     lengths: Tensor
 
 
@@ -53,27 +67,31 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 class AttentionLayer(nn.Module):
-    """An encoder, attention over what it gives, and the weighted sum: `c = Σ softmax(e)_i h_i`."""
+    """An encoder, attention over what it gives, and the weighted sum: `c = Σ a_i h_i`."""
 
     def __init__(self, input_size: int, config: ModelConfig) -> None:
         super().__init__()
         self.encoder = ENCODERS[config.encoder](input_size, config)
         self.output_size = self.encoder.output_size
         self.attention = ATTENTIONS[config.attention](self.output_size, config)
+        self.mechanism = MECHANISMS[config.mechanism](config)
 
-    def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, inputs: Tensor, lengths: Tensor, keys: Tensor) -> Attended:
         """Encode and attend.
 
         Args:
             inputs: `[T, I]`, float32, packed.
             lengths: `[B]`, int64, sum `T`.
-
-        Returns:
-            The pooled vectors `[B, D]`, the values `[T, D]` and the scores `[T]`.
+            keys: `[B]`, int64, a number for each sequence, whatever batch it is in.
         """
-        values = self.encoder(inputs, lengths)  # [T, D]
+        return self.attend(self.encoder(inputs, lengths), lengths, keys)
+
+    def attend(self, values: Tensor, lengths: Tensor, keys: Tensor) -> Attended:
+        """Attend to encoded items `[T, D]`."""
         scores = self.attention(values)  # [T]
-        return segment_pool(values, segment_softmax(scores, lengths), lengths), values, scores
+        weights = self.mechanism(scores, lengths, keys)  # [T]
+        vectors = segment_pool(values, weights, lengths)  # [B, D]
+        return Attended(vectors, values, scores, weights, lengths)
 
 
 class AttentionClassifier(nn.Module, ABC):
@@ -117,7 +135,12 @@ class AttentionClassifier(nn.Module, ABC):
                 self.embedding.weight.copy_(embeddings)
         self.embedding_dropout = nn.Dropout(config.dropout_embedding)
         self.output_dropout = nn.Dropout(config.dropout_output)
-        self.classifier = nn.Linear(self._build_layers(), num_classes)
+        if config.head == "sigmoid" and num_classes != 2:
+            raise ModelError(
+                f"head: sigmoid is for 2 classes, but there are {num_classes}; softmax is needed"
+            )
+        outputs = 1 if config.head == "sigmoid" else num_classes
+        self.classifier = nn.Linear(self._build_layers(), outputs)
         nn.init.xavier_uniform_(self.classifier.weight)
         nn.init.zeros_(self.classifier.bias)
 
@@ -126,8 +149,8 @@ class AttentionClassifier(nn.Module, ABC):
         """Make the attention layers; give the width of the document vector."""
 
     @abstractmethod
-    def _attend(self, words: Tensor, batch: DocumentBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """From word vectors `[T, E]` to document vectors, values, scores and lengths."""
+    def _attend(self, words: Tensor, batch: DocumentBatch) -> Attended:
+        """From word vectors `[T, E]` to what the last attention layer gives."""
 
     def forward(self, batch: DocumentBatch) -> ModelOutput:
         """Classify documents.
@@ -139,12 +162,27 @@ class AttentionClassifier(nn.Module, ABC):
             The logits, and what the last attention layer saw.
         """
         words = self.embedding_dropout(self.embedding(batch.token_ids))  # [T, E]
-        vectors, values, scores, lengths = self._attend(words, batch)
+        vectors, values, scores, weights, lengths = self._attend(words, batch)
         if self.config.dropout_style == "code":
             logits = self.output_dropout(self.classifier(vectors))  # [B, C]
         else:
             logits = self.classifier(self.output_dropout(vectors))  # [B, C]
-        return ModelOutput(logits, values, scores, lengths)
+        if self.config.head == "sigmoid":
+            # sigmoid(z) is the softmax of (0, z), and so are their losses.
+            logits = torch.cat([torch.zeros_like(logits), logits], 1)  # [B, 2]
+        return ModelOutput(logits, values, scores, lengths, weights)
+
+    def head(self) -> tuple[Tensor, Tensor]:
+        """Give the linear head as weight `[C, D]` and bias `[C]`, a copy without gradient."""
+        weight, bias = self.classifier.weight.detach(), self.classifier.bias.detach()
+        if self.config.head == "sigmoid":
+            return torch.cat([torch.zeros_like(weight), weight]), F.pad(bias, (1, 0))
+        return weight.clone(), bias.clone()
+
+    @property
+    def erases_scores(self) -> bool:
+        """Whether batches carry scores, whose softmax attention is; else they carry weights."""
+        return self.config.mechanism == "softmax"
 
     def attention_outputs(
         self,
@@ -164,8 +202,9 @@ class AttentionClassifier(nn.Module, ABC):
             device: where to compute, the model moves there; default: where the model is.
 
         Yields:
-            A batch with the documents' ids, float32 values, scores before the softmax and the
-            classifier as the head, and the logits `[B, C]`, float32, of the model's forward pass.
+            A batch with the documents' ids, float32 values, scores before the softmax (weights,
+            where attention is no softmax) and the classifier as the head, and the logits `[B, C]`,
+            float32, of the model's forward pass.
 
         Example:
             >>> for batch, logits in model.attention_outputs(dataset):  # doctest: +SKIP
@@ -176,15 +215,15 @@ class AttentionClassifier(nn.Module, ABC):
 
         if device is not None:
             self.to(device)
-        weight = self.classifier.weight.detach().clone()  # [C, D]
-        bias = self.classifier.bias.detach().clone()  # [C]
+        weight, bias = self.head()  # [C, D], [C]
         for documents in batches_in_order(dataset, batch_tokens):
             with evaluating(self):
                 output = self(documents.to(weight.device))
             batch = AttentionBatch(
                 output.values,
                 offsets_of(output.lengths),
-                scores=output.scores,
+                scores=output.scores if self.erases_scores else None,
+                weights=None if self.erases_scores else output.weights,
                 head_weight=weight,
                 head_bias=bias,
                 ids=documents.ids.to(weight.device),

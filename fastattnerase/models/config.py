@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from fastattnerase.models.errors import ModelError
+
+_CHOICES = {
+    "activation": ("tanh", "relu"),
+    "gumbel_noise": ("fresh", "shared"),
+    "gumbel_evaluation": ("off", "on"),
+    "head": ("softmax", "sigmoid"),
+    "dropout_style": ("paper", "code"),
+    "initialisation": ("plain", "code"),
+}
 
 
 @dataclass(frozen=True)
@@ -17,12 +27,24 @@ class ModelConfig:
     their IMDB models. Where paper and code differ, the paper's reading is the default.
 
     Attributes:
-        kind: `flan`, one attention layer over words, or `han`, words to sentences to the document.
-        encoder: `rnn` (bidirectional GRU), `conv` (filters of width 3 and 5) or `noenc` (none).
-        attention: the attention mechanism, `additive`.
+        kind: `flan`, one attention layer over words; `han`, words to sentences to the document;
+            `sequence`, as flan but with start and end markers that only the encoder reads.
+        encoder: `rnn` (bidirectional GRU), `bilstm`, `conv` (filters of width 3 and 5), `cnn` (of
+            width 1, 3, 5, 7 and 15), `mlp` (a layer on each word) or `noenc` (none).
+        attention: how items are scored: `additive`, `deep` (layers of ReLU), `dot` (a learned
+            vector) or `uniform` (all alike).
+        mechanism: from scores to weights: `softmax`, `gumbel` (softmax with noise) or `sparsemax`.
         embedding_size: width of the word embeddings; that of the pre-trained vectors where given.
-        hidden_size: units a direction (rnn) or filters a width (conv); outputs are twice as wide.
-        attention_size: width of the attention's hidden layer; None: the encoder's output width.
+        hidden_size: units a direction (rnn, bilstm), filters a width (conv, cnn), units (mlp).
+        attention_size: width of the attention's hidden layers; None: the encoder's output width.
+        attention_depth: layers of deep attention after its first, the scoring one included.
+        attention_scaled: dot attention divides scores by the square root of the encoder's width.
+        activation: of the mlp encoder: `tanh`, or `relu`.
+        temperature: of Gumbel-softmax.
+        gumbel_noise: in training, `fresh` in every step or `shared`: a document keeps its own.
+        gumbel_evaluation: whether the noise is `on` or `off` when the model is applied.
+        gumbel_hard: all weight on the largest item, with the soft weights' gradient.
+        head: `softmax`, a logit for each class; or `sigmoid`, one logit for two classes.
         dropout_embedding: dropout on the word embeddings.
         dropout_sentence: dropout on the sentence vectors (han).
         dropout_output: dropout in the classification layer.
@@ -40,6 +62,15 @@ class ModelConfig:
     embedding_size: int = 200
     hidden_size: int = 50
     attention_size: int | None = None
+    attention_depth: int = 2
+    attention_scaled: bool = False
+    activation: Literal["tanh", "relu"] = "tanh"
+    mechanism: str = "softmax"
+    temperature: float = 0.8
+    gumbel_noise: Literal["fresh", "shared"] = "fresh"
+    gumbel_evaluation: Literal["off", "on"] = "off"
+    gumbel_hard: bool = False
+    head: Literal["softmax", "sigmoid"] = "softmax"
     dropout_embedding: float = 0.4445
     dropout_sentence: float = 0.2202
     dropout_output: float = 0.3457
@@ -49,7 +80,7 @@ class ModelConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "hidden_size"):
+        for name in ("embedding_size", "hidden_size", "attention_depth"):
             if getattr(self, name) < 1:
                 raise ModelError(f"{name}: got {getattr(self, name)}; at least 1 is needed")
         if self.attention_size is not None and self.attention_size < 1:
@@ -57,12 +88,13 @@ class ModelConfig:
         for name in ("dropout_embedding", "dropout_sentence", "dropout_output", "conv_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ModelError(f"{name}: got {getattr(self, name)}; a share in [0, 1) is needed")
-        if self.dropout_style not in ("paper", "code"):
-            raise ModelError(f"dropout_style: got {self.dropout_style!r}; paper or code is needed")
-        if self.initialisation not in ("plain", "code"):
-            raise ModelError(
-                f"initialisation: got {self.initialisation!r}; plain or code is needed"
-            )
+        if not 0 < self.temperature < math.inf:
+            raise ModelError(f"temperature: got {self.temperature}; a positive number is needed")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ModelError(
+                    f"{name}: got {getattr(self, name)!r}; {' or '.join(choices)} is needed"
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """Give the configuration as a dictionary for JSON."""

@@ -51,32 +51,18 @@ class NoEncoder(Encoder):
         return values
 
 
-@ENCODERS.register("rnn")
-class GRUEncoder(Encoder):
-    """A bidirectional GRU of one layer: forward and backward states side by side."""
+class RecurrentEncoder(Encoder):
+    """Two recurrent networks over each sequence, in both directions; states side by side.
 
-    def __init__(self, input_size: int, config: ModelConfig) -> None:
-        super().__init__()
-        self.output_size = 2 * config.hidden_size
-        self.ahead = nn.GRU(input_size, config.hidden_size)
-        self.back = nn.GRU(input_size, config.hidden_size)
-        for name, parameter in [*self.ahead.named_parameters(), *self.back.named_parameters()]:
-            if name.startswith("weight_ih"):
-                nn.init.xavier_uniform_(parameter)
-            elif name.startswith("weight_hh"):
-                nn.init.orthogonal_(parameter)  # the whole [3H, H] matrix, not gate by gate
-            else:
-                nn.init.zeros_(parameter)
-                if config.initialisation == "code" and name.startswith("bias_hh"):
-                    # The LSTM's forget-gate rule on a GRU: the end of the reset gate's part and
-                    # half of the update gate's.
-                    quarter = len(parameter) // 4
-                    with torch.no_grad():
-                        parameter[quarter : 2 * quarter] = 1.0
+    Subclasses set `ahead`, `back` and `output_size`, the width of both.
+    """
+
+    ahead: nn.GRU | nn.LSTM
+    back: nn.GRU | nn.LSTM
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        """Run the GRU over each sequence in both directions."""
-        # One GRU reads each sequence from its start, the other from its end, so that what follows
+        """Run over each sequence in both directions."""
+        # One reads each sequence from its start, the other from its end, so that what follows
         # a sequence in its padded column is read last and needs no mask. torch's own packed
         # sequences give the same, with a backward pass that is quadratic in the length on CPUs.
         starts = offsets_of(lengths)[:-1]  # [B]
@@ -97,6 +83,30 @@ class GRUEncoder(Encoder):
         return gather(torch.cat(states), torch.argsort(torch.cat(items)))  # [T, 2H]
 
 
+@ENCODERS.register("rnn")
+class GRUEncoder(RecurrentEncoder):
+    """A bidirectional GRU of one layer."""
+
+    def __init__(self, input_size: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.output_size = 2 * config.hidden_size
+        self.ahead = nn.GRU(input_size, config.hidden_size)
+        self.back = nn.GRU(input_size, config.hidden_size)
+        for name, parameter in [*self.ahead.named_parameters(), *self.back.named_parameters()]:
+            if name.startswith("weight_ih"):
+                nn.init.xavier_uniform_(parameter)
+            elif name.startswith("weight_hh"):
+                nn.init.orthogonal_(parameter)  # the whole [3H, H] matrix, not gate by gate
+            else:
+                nn.init.zeros_(parameter)
+                if config.initialisation == "code" and name.startswith("bias_hh"):
+                    # The LSTM's forget-gate rule on a GRU: the end of the reset gate's part and
+                    # half of the update gate's.
+                    quarter = len(parameter) // 4
+                    with torch.no_grad():
+                        parameter[quarter : 2 * quarter] = 1.0
+
+
 def _groups_of_similar_length(lengths: Tensor) -> list[Tensor]:
     """Group the sequences that are not empty: none is shorter than half its group's longest."""
     order = torch.argsort(lengths, descending=True, stable=True)
@@ -114,7 +124,7 @@ def _groups_of_similar_length(lengths: Tensor) -> list[Tensor]:
 class ConvEncoder(Encoder):
     """Convolutions of width 3 and 5, zeros beyond the ends, ReLU; width 3's channels first."""
 
-    WIDTHS = (3, 5)
+    WIDTHS: tuple[int, ...] = (3, 5)
 
     def __init__(self, input_size: int, config: ModelConfig) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from fastattnerase.data.dataset import DocumentBatch
-from fastattnerase.models.base import KINDS, AttentionClassifier, AttentionLayer
+from fastattnerase.models.base import KINDS, Attended, AttentionClassifier, AttentionLayer
 
 
 @KINDS.register("flan")
@@ -19,5 +19,6 @@ class FLAN(AttentionClassifier):
         self.words = AttentionLayer(self.config.embedding_size, self.config)
         return self.words.output_size
 
-    def _attend(self, words: Tensor, batch: DocumentBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return *self.words(words, batch.document_lengths), batch.document_lengths
+    def _attend(self, words: Tensor, batch: DocumentBatch) -> Attended:
+        attended: Attended = self.words(words, batch.document_lengths, batch.ids)
+        return attended

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from fastattnerase.data.dataset import DocumentBatch
-from fastattnerase.models.base import KINDS, AttentionClassifier, AttentionLayer
+from fastattnerase.models.base import KINDS, Attended, AttentionClassifier, AttentionLayer
+from fastattnerase.models.packed import offsets_of
 
 
 @KINDS.register("han")
@@ -23,7 +25,12 @@ class HAN(AttentionClassifier):
         self.sentences = AttentionLayer(self.words.output_size, self.config)
         return self.sentences.output_size
 
-    def _attend(self, words: Tensor, batch: DocumentBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        sentences = self.words(words, batch.sentence_lengths)[0]  # [S, D]
+    def _attend(self, words: Tensor, batch: DocumentBatch) -> Attended:
+        counts = batch.sentence_counts
+        first = offsets_of(counts)[:-1].repeat_interleave(counts)  # [S]
+        number = torch.arange(len(first), device=counts.device) - first  # [S], in its document
+        keys = (batch.ids.repeat_interleave(counts) << 24) + number + 1  # [S]
+        sentences = self.words(words, batch.sentence_lengths, keys).vectors  # [S, D]
         sentences = self.sentence_dropout(sentences)
-        return *self.sentences(sentences, batch.sentence_counts), batch.sentence_counts
+        attended: Attended = self.sentences(sentences, counts, batch.ids)
+        return attended

@@ -190,9 +190,9 @@ def test_embeddings_set_the_width(vocabulary: Vocabulary) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"kind": "tree"}, "unknown kind of model 'tree'; known: flan, han"),
-        ({"encoder": "lstm2"}, "unknown encoder 'lstm2'; known: conv, noenc, rnn"),
-        ({"attention": "max"}, "unknown attention mechanism 'max'; known: additive"),
+        ({"kind": "tree"}, "unknown kind of model 'tree'; known: flan, han, sequence"),
+        ({"encoder": "lstm2"}, "unknown encoder 'lstm2'; known: bilstm, cnn, conv"),
+        ({"attention": "max"}, "unknown attention mechanism 'max'; known: additive, deep, dot"),
     ],
 )
 def test_unknown_parts(values: dict[str, str], message: str, vocabulary: Vocabulary) -> None:
