@@ -99,6 +99,12 @@ __host__ FAE_DEV int words_a_thread(int words, int size) {
   return words <= size ? 1 : words <= 4 * size ? 4 : kWordsAThread;
 }
 
+// Bytes of its exchange buffer: needed where a segment of P words spans several warps.
+__host__ FAE_DEV std::int64_t buffer_bytes(int words, int P, int size) {
+  const int each = words_a_thread(words, size);
+  return P > 32 * each ? static_cast<std::int64_t>(size) * each * 8 : 0;
+}
+
 __host__ FAE_DEV Layout layout_of(int n, std::int64_t C, int R, int size, int real_bytes,
                                   const Needs& needs) {
   Layout l{};
@@ -117,7 +123,11 @@ __host__ FAE_DEV Layout layout_of(int n, std::int64_t C, int R, int size, int re
   l.drop = reserve(at, needs.drop ? items * 8 : 0);
   l.classes = reserve(at, 5 * C * 8);
   l.sums = reserve(at, size / class_lanes(static_cast<int>(C)) * group_words(C) * 8);
-  l.buffer = reserve(at, static_cast<std::int64_t>(size) * words_a_thread(l.round * l.P, size) * 8);
+  const std::int64_t rounds = buffer_bytes(l.round * l.P, l.P, size);
+  const std::int64_t last = R > 0 ? buffer_bytes((R - 1) % l.round * l.P + l.P, l.P, size) : 0;
+  const std::int64_t single = needs.minimal ? buffer_bytes(l.P, l.P, size) : 0;
+  const std::int64_t sorts = rounds > last ? rounds : last;
+  l.buffer = reserve(at, sorts > single ? sorts : single);
   l.s = reserve(at, items * l.cs * real_bytes);
   l.orders = reserve(at, items * (R < kRoundRankings ? R : kRoundRankings) * 2);
   l.min_order = reserve(at, needs.minimal ? items * 2 : 0);

@@ -18,7 +18,10 @@
 
 namespace fae {
 
-constexpr int kRows = 4;
+#if !defined(FAE_ROWS)
+#define FAE_ROWS 4
+#endif
+constexpr int kRows = FAE_ROWS;
 constexpr int kFloatSpan = 128;
 
 template <typename V, int kVec>

@@ -258,6 +258,13 @@ FAE_DEV Word ranking_word(const View<S, Idx>& v, const Facts& f, int r, int i) {
   }
 }
 
+// The word of item i in the r-th order of sort_rankings; a call, since sorts ask for it often.
+template <typename S, typename Idx>
+FAE_NOINLINE __device__ Word word_of(const View<S, Idx>& v, const Facts& f, int first, int r,
+                                     int i) {
+  return first >= 0 ? ranking_word(v, f, first + r, i) : margin_word(v, f, i, -1 - first);
+}
+
 // Sorts `count` orders at once into `order` [count, n]: the launch's rankings first … where
 // first >= 0; else one order, the minimal set's for class -1 - first. A function of its own, and its
 // arguments copies, so that the compiler makes it once and keeps the caller's in registers.
@@ -265,7 +272,7 @@ template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void sort_rankings(const Team<kWarp> team, const View<S, Idx> v,
                                            const Facts f, int first, int count, Idx* order) {
   const auto word = [&](int r, int i) {
-    return first >= 0 ? ranking_word(v, f, first + r, i) : margin_word(v, f, i, -1 - first);
+    return word_of(v, f, first, r, i);
   };
   if constexpr (sizeof(Idx) == 4) {
     sort_long<Idx>(team, v.n, v.tile, v.buffer, order, [&](int i) { return word(0, i); });

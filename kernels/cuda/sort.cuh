@@ -89,7 +89,7 @@ FAE_DEV void sort_segments(const Team<kWarp>& team, Word (&v)[kE], int P, Word* 
 
 // Sorts `count` segments of n positions each. `word(segment, i)` is the full 64-bit key of item i;
 // `order` [count, n] receives the positions. P = next_power_of_two(n); count * P <= team.size * kE;
-// `buffer` has team.size * kE words.
+// `buffer` has team.size * kE words where P > 32 kE. `word` should be a call: it is made kE times.
 template <bool kWarp, int kE, typename Idx, typename KeyOf>
 FAE_DEV void sort_orders(const Team<kWarp>& team, int count, int n, int P, Word* buffer, Idx* order,
                          KeyOf word) {
@@ -98,17 +98,13 @@ FAE_DEV void sort_orders(const Team<kWarp>& team, int count, int n, int P, Word*
   const int first = team.rank * kE;
   const int segment = first / P;
   const int start = first % P;
-#pragma unroll 1
-  for (int e = 0; e < kE; ++e) {
-    const int i = start + e;
-    Word w = 0;
-    if (segment < count && i < n) w = (word(segment, i) & ~low) | (low - static_cast<Word>(i));
-    buffer[e * team.size + team.rank] = w;
-  }
   Word v[kE];
 #pragma unroll
-  for (int e = 0; e < kE; ++e) v[e] = buffer[e * team.size + team.rank];
-  team.sync();
+  for (int e = 0; e < kE; ++e) {
+    const int i = start + e;
+    v[e] = 0;
+    if (segment < count && i < n) v[e] = (word(segment, i) & ~low) | (low - static_cast<Word>(i));
+  }
   sort_segments<kWarp, kE>(team, v, P, buffer);
   // Bit e: this thread's element e agrees with the one before it in all the bits that are left.
   unsigned ties = 0;

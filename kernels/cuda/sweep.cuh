@@ -25,8 +25,14 @@
 
 namespace fae {
 
+// How many blocks of kSmallThreads a multiprocessor holds, and the launch bound that gives each
+// thread the registers for it: 4 and 512 (128 registers), 6 and 768 (80).
+#if !defined(FAE_SMALL_BLOCKS)
+#define FAE_SMALL_BLOCKS 4
+#endif
 constexpr int kSmallThreads = 128;
-constexpr int kSmallBlocks = 4;  // a multiprocessor: 128 registers a thread
+constexpr int kSmallBlocks = FAE_SMALL_BLOCKS;
+constexpr int kBoundThreads = kSmallThreads * kSmallBlocks;
 constexpr int kBigThreads = 512;
 constexpr int kLongThreads = 512;
 constexpr int kLongRows = 256;
@@ -293,7 +299,7 @@ FAE_DEV void project_long(const Launch& launch) {
 // are compiled once; 128 registers at most, so that four blocks of kSmallThreads or one of
 // kBigThreads fit a multiprocessor.
 template <typename S>
-__global__ void __launch_bounds__(kBigThreads) sweep_kernel(const FAE_PARAMETER Launch launch) {
+__global__ void __launch_bounds__(kBoundThreads) sweep_kernel(const FAE_PARAMETER Launch launch) {
   switch (launch.stage) {
     case kWarps:
       sweep_warps<S>(launch);
