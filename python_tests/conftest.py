@@ -27,6 +27,7 @@ _compared: dict[str, Counter[str]] = {}
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fastattnerase")
     group.addoption("--gpu", action="store_true", help="fail where no GPU is found")
+    group.addoption("--shard", default="1/1", help="i/n: every n-th test from the i-th on")
     group.addoption("--backends", default="", help="comma list of backends, default all that must")
 
 
@@ -48,6 +49,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A run that leaves out no contract test has to have run every backend."""
     global _whole
+    mine, shards = map(int, config.getoption("--shard").split("/"))
+    if not 1 <= mine <= shards:
+        raise pytest.UsageError(f"--shard: given {mine}/{shards}, needed i/n with 1 <= i <= n")
+    items[:] = items[mine - 1 :: shards]
     narrowed = config.option.keyword or config.option.markexpr
     narrowed = (
         narrowed or getattr(config.option, "lf", False) or any("::" in a for a in config.args)

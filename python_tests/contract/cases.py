@@ -67,7 +67,7 @@ class Caps:
 CAPS = {
     "reference": Caps(instances=40),
     "triton": Caps(
-        instances=3, items=40, products=40_000, rankings=3, minimal_classes=9, siblings=3
+        instances=3, items=40, products=40_000, rankings=3, minimal_classes=9, siblings=2
     ),
     "cuda-emulated": Caps(instances=40, items=700, products=4_000_000, minimal_classes=200),
 }
@@ -495,14 +495,15 @@ def _spread(things: list[str], count: int) -> list[str]:
 
 def shrink(case: Case, caps: Caps) -> Case:
     """The same kind of case within `caps`; spoilt items and the first instances stay."""
-    lengths = [min(n, caps.items) for n in case.lengths]
+    floor = 1 + max((item for _, _, item, _ in case.spoil), default=0)
+    lengths = [min(n, max(caps.items, floor)) for n in case.lengths]
     if len(lengths) > caps.instances:
         # What is spoilt comes first; the rest is spread, so that a ragged batch stays ragged.
         keep = 1 + max((b for _, b, _, _ in case.spoil), default=-1)
-        rest = max(caps.instances - keep, 1)
-        pick = np.unique(np.linspace(keep, len(lengths) - 1, rest).astype(int))
-        lengths = lengths[:keep] + [lengths[i] for i in pick if i >= keep]
-    floor = 1 + max((item for _, _, item, _ in case.spoil), default=0)
+        others = lengths[keep:]
+        rest = min(max(caps.instances - keep, 1), len(others))
+        pick = np.linspace(0, len(others) - 1, rest).astype(int) if rest else ()
+        lengths = lengths[:keep] + [others[i] for i in pick]
     each = max(case.features * case.classes * case.heads, 1)
     while sum(lengths) * each > caps.products and max(lengths) > floor:
         longest = max(lengths)

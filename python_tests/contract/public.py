@@ -101,7 +101,8 @@ def results(sweep: fae.Sweep) -> dict[str, Tensor]:
 
 def everything(batch: fae.AttentionBatch, runner: Runner, **options: Any) -> fae.Sweep:
     """All results of a batch on one backend."""
-    options = {"rankings": RANKINGS, "curves": CURVES, "seed": 5} | options
+    rankings = RANKINGS[: min(len(RANKINGS), runner.caps.rankings)]
+    options = {"rankings": rankings, "curves": CURVES, "seed": 5} | options
     return fae.sweep(batch, options.pop("rankings"), backend=runner.name, **options)
 
 

@@ -39,7 +39,7 @@ def test_thread_counts(runner: Runner, name: str) -> None:
 @pytest.mark.parametrize("spread", [1.0, 300.0])
 def test_B14_B28_batch_composition(runner: Runner, dtype: torch.dtype, spread: float) -> None:
     """B14, B28: alone, in 4, in 33 and shuffled, an instance has the same results."""
-    lengths = small(runner, LENGTHS)
+    lengths = small(runner, LENGTHS)[: runner.caps.instances + 1]
     args = ragged(lengths, dtype=dtype, spread=spread, device=runner.device)
     values, scores = args.pop("values"), args.pop("scores")
 
@@ -55,7 +55,8 @@ def test_B14_B28_batch_composition(runner: Runner, dtype: torch.dtype, spread: f
     alone = [instance_results(sweep([i]), 0) for i in range(len(lengths))]
     count = len(lengths)
     mixed = [i * 5 % count for i in range(33)] if runner.caps == Caps() else list(range(count))
-    for rows in ([0, 1, 2, 3], list(reversed(range(count))), mixed):
+    compositions = [[0, 1, 2, 3], list(reversed(range(count))), mixed]
+    for rows in compositions if count > 4 else [[3, 1, 0, 2]]:
         together = sweep(rows)
         for place, i in enumerate(rows):
             why = f"for instance {i} alone and at place {place} of {len(rows)}"
