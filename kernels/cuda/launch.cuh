@@ -9,15 +9,15 @@
 #include "sweep.cuh"
 
 #if defined(__CUDACC__)
-#define FAE_LAUNCH(kernel, grid, block, shared_bytes, stream, argument)                          \
-  ::fae::allow_shared(reinterpret_cast<const void*>(kernel), device.shared_per_block);           \
-  kernel<<<static_cast<unsigned>(grid), block, shared_bytes,                                     \
-           static_cast<cudaStream_t>(stream)>>>(argument);                                       \
+#define FAE_LAUNCH(kernel, grid, block, shared_bytes, stream, argument)                            \
+  ::fae::allow_shared(reinterpret_cast<const void*>(kernel), device.shared_per_block);             \
+  kernel<<<static_cast<unsigned>(grid), block, shared_bytes, static_cast<cudaStream_t>(stream)>>>( \
+      argument);                                                                                   \
   ::fae::check(cudaGetLastError(), #kernel)
 #else
-#define FAE_LAUNCH(kernel, grid, block, shared_bytes, stream, argument)                          \
-  emu::launch(emu::Dim3{static_cast<unsigned>(grid)}, emu::Dim3{static_cast<unsigned>(block)},   \
-              static_cast<std::size_t>(shared_bytes), [&] { kernel(argument); });                \
+#define FAE_LAUNCH(kernel, grid, block, shared_bytes, stream, argument)                        \
+  emu::launch(emu::Dim3{static_cast<unsigned>(grid)}, emu::Dim3{static_cast<unsigned>(block)}, \
+              static_cast<std::size_t>(shared_bytes), [&] { kernel(argument); });              \
   static_cast<void>(stream)
 #endif
 
@@ -79,8 +79,8 @@ inline Needs find_needs(const SweepParams& p, std::int64_t row0, int R) {
   needs.logits = p.curve_logits != nullptr;
   needs.divergence =
       p.curve_js != nullptr || p.curve_kl != nullptr || p.curve_label_prob != nullptr;
-  needs.curves = needs.logits || needs.divergence || p.curve_mass != nullptr ||
-                 p.curve_decision != nullptr;
+  needs.curves =
+      needs.logits || needs.divergence || p.curve_mass != nullptr || p.curve_decision != nullptr;
   return needs;
 }
 
@@ -115,17 +115,17 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, const Needs& need
   plan.mid_shared = static_cast<int>(small / 16 * 16);
   plan.big_shared = device.shared_per_block / 16 * 16;
   l.limit_warp = longest(p, needs, 32, l.warp_bytes, real, kLongestOfWarp);
-  l.limit_mid = std::max(l.limit_warp, longest(p, needs, kSmallThreads, plan.mid_shared - team,
-                                               real, 1 << 30));
-  l.limit_big = std::max(
-      l.limit_mid, longest(p, needs, kBigThreads, plan.big_shared - team, real, 1 << 30));
+  l.limit_mid = std::max(l.limit_warp,
+                         longest(p, needs, kSmallThreads, plan.mid_shared - team, real, 1 << 30));
+  l.limit_big =
+      std::max(l.limit_mid, longest(p, needs, kBigThreads, plan.big_shared - team, real, 1 << 30));
   plan.has_mid = p.T > l.limit_warp && l.limit_mid > l.limit_warp;
   plan.has_big = p.T > l.limit_mid && l.limit_big > l.limit_mid;
   plan.has_long = p.T > l.limit_big;
   plan.small_grid = device.multiprocessors * kSmallBlocks;
   plan.big_grid = device.multiprocessors;
-  l.grain = static_cast<int>(std::clamp<std::int64_t>(p.B / (plan.small_grid * warps * 8), 1,
-                                                      kScan));
+  l.grain =
+      static_cast<int>(std::clamp<std::int64_t>(p.B / (plan.small_grid * warps * 8), 1, kScan));
   // Long instances are longer than limit_big, so that at most this many do not overlap.
   l.max_longs = plan.has_long ? p.T / (l.limit_big + 1) + 1 : 0;
   if (plan.has_long && l.limit_big < 0) l.max_longs = p.B;
@@ -152,8 +152,9 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, const Needs& need
     take(l.long_keys, p.T * kLongLanes);
     take(l.long_orders, p.T * 2 * kLongLanes);
     take(l.long_bad, p.T * (1 + kLongLanes));
-    l.long_sum_words = kLongThreads / class_lanes(static_cast<int>(std::min<std::int64_t>(
-                                          p.C, 64))) * group_words(p.C);
+    l.long_sum_words = kLongThreads /
+                       class_lanes(static_cast<int>(std::min<std::int64_t>(p.C, 64))) *
+                       group_words(p.C);
     take(l.long_sums, plan.big_grid * l.long_sum_words);
   }
   plan.bytes = at;
@@ -212,10 +213,10 @@ void launch_of(const SweepParams& p, const DeviceInfo& device, void* stream) {
     FAE_LAUNCH(prepare<S>, std::min<std::int64_t>(p.C, plan.big_grid), 256, kTeamScratchBytes,
                stream, l);
     l.stage = kWarps;
-    FAE_LAUNCH(sweep_kernel<S>,
-               std::min<std::int64_t>(plan.small_grid,
-                                      (warps * 32 + kSmallThreads - 1) / kSmallThreads),
-               kSmallThreads, plan.small_shared, stream, l);
+    FAE_LAUNCH(
+        sweep_kernel<S>,
+        std::min<std::int64_t>(plan.small_grid, (warps * 32 + kSmallThreads - 1) / kSmallThreads),
+        kSmallThreads, plan.small_shared, stream, l);
     if (plan.has_mid) {
       l.stage = kMid;
       FAE_LAUNCH(sweep_kernel<S>, std::min<std::int64_t>(plan.small_grid, p.B), kSmallThreads,
@@ -230,8 +231,8 @@ void launch_of(const SweepParams& p, const DeviceInfo& device, void* stream) {
       l.stage = kProjectLong;
       FAE_LAUNCH(sweep_kernel<S>, plan.small_grid, kSmallThreads, kTeamScratchBytes, stream, l);
       FAE_LAUNCH(long_facts<S>, plan.big_grid, kLongThreads, kTeamScratchBytes, stream, l);
-      FAE_LAUNCH(long_tasks<S>, plan.big_grid, kLongThreads, kTeamScratchBytes + kTileBytes,
-                 stream, l);
+      FAE_LAUNCH(long_tasks<S>, plan.big_grid, kLongThreads,
+                 kTeamScratchBytes + kStateBytes + kTileBytes, stream, l);
     }
   }
 }

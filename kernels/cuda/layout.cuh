@@ -1,21 +1,23 @@
 // What a launch hands to the kernels, and where an instance's working memory lies.
 #pragma once
 
+#include <new>
+
 #include "sort.cuh"
 #include "team.cuh"
 
 namespace fae {
 
-constexpr int kMaxRankings = 200;   // a launch; kernel arguments are 4 KiB
-constexpr int kRoundRankings = 8;   // sorted and walked at once
-constexpr int kWordsAThread = 16;   // of a sort in registers
-constexpr int kLongLanes = 4;       // blocks that share the tasks of a long instance
-constexpr int kScan = 32;           // instances a warp classifies at once
+constexpr int kMaxRankings = 200;  // a launch; kernel arguments are 4 KiB
+constexpr int kRoundRankings = 8;  // sorted and walked at once
+constexpr int kWordsAThread = 16;  // of a sort in registers
+constexpr int kLongLanes = 4;      // blocks that share the tasks of a long instance
+constexpr int kScan = 32;          // instances a warp classifies at once
 
 struct DeviceRanking {
-  const void* data;      // GIVEN_ORDER, GIVEN_KEYS: [T]; RANDOM: the order's number
-  std::int32_t kind;     // RankingKind
-  std::int32_t dtype;    // GIVEN_KEYS
+  const void* data;    // GIVEN_ORDER, GIVEN_KEYS: [T]; RANDOM: the order's number
+  std::int32_t kind;   // RankingKind
+  std::int32_t dtype;  // GIVEN_KEYS
 };
 
 // Which results need what; from the host's view of a launch.
@@ -25,10 +27,10 @@ struct Needs {
 
 // What is known of an instance once its weights and sums are.
 struct Facts {
-  double tolerance;   // of near-ties, times the surviving mass
-  double top_score;   // the largest finite score
-  double mass;        // the sum of the normalised weights
-  double norm2;       // the largest squared norm of a row
+  double tolerance;  // of near-ties, times the surviving mass
+  double top_score;  // the largest finite score
+  double mass;       // the sum of the normalised weights
+  double norm2;      // the largest squared norm of a row
   int label, bias_label, positives, top_item;
   bool finite, bias_finite, has_mass, underflow, invalid;
   std::int64_t status;
@@ -43,13 +45,13 @@ enum Stage : std::int32_t { kWarps, kMid, kBig, kProjectLong };
 
 // Kernel arguments.
 struct Launch {
-  SweepParams p;  // host pointers (rankings, orders, keys) unused
-  std::int64_t row0;  // of the first ranking here in the [R, …] results
-  int R;              // rankings here
-  Stage stage;        // which instances this launch of sweep_kernel takes
-  int accumulate;     // 1: keep the status bits that are there
-  int vector;         // elements a load of the values may have
-  int grain;          // instances a warp takes at a time
+  SweepParams p;                         // host pointers (rankings, orders, keys) unused
+  std::int64_t row0;                     // of the first ranking here in the [R, …] results
+  int R;                                 // rankings here
+  Stage stage;                           // which instances this launch of sweep_kernel takes
+  int accumulate;                        // 1: keep the status bits that are there
+  int vector;                            // elements a load of the values may have
+  int grain;                             // instances a warp takes at a time
   int limit_warp, limit_mid, limit_big;  // the longest instances of each path, -1 for none
   int warp_bytes;                        // of shared memory, a warp of the first kernel
   Needs needs;
@@ -60,12 +62,12 @@ struct Launch {
   std::int64_t* big;    // [B]
   std::int64_t* longs;  // [max_longs]
   std::int64_t max_longs;
-  Facts* facts;          // [max_longs]
-  double* long_classes;  // [max_longs, 5, C]
-  void* long_s;          // [T, C]
-  double* long_a;        // [T]
-  double* long_items;    // [kLongLanes, 2, T]
-  Word* long_keys;       // [kLongLanes, T]
+  Facts* facts;                // [max_longs]
+  double* long_classes;        // [max_longs, 5, C]
+  void* long_s;                // [T, C]
+  double* long_a;              // [T]
+  double* long_items;          // [kLongLanes, 2, T]
+  Word* long_keys;             // [kLongLanes, T]
   std::uint32_t* long_orders;  // [kLongLanes, 2, T]
   unsigned char* long_bad;     // [1 + kLongLanes, T]
   double* long_sums;           // [blocks, long_sum_words]
@@ -79,6 +81,9 @@ __host__ FAE_DEV int class_lanes(int C) { return C >= 32 ? 32 : next_power_of_tw
 // Doubles of one group's sums: two a class (four where a lane has several), mass, weight sum,
 // largest score, bad items, first event and first near-tie.
 __host__ FAE_DEV std::int64_t group_words(std::int64_t C) { return (C > 32 ? 4 : 2) * C + 6; }
+
+// Bytes at the start of an instance's memory: its State.
+constexpr int kStateBytes = 384;
 
 // Byte offsets of the arrays of an instance in shared memory.
 struct Layout {
@@ -114,7 +119,7 @@ __host__ FAE_DEV Layout layout_of(int n, std::int64_t C, int R, int size, int re
   const int fit = size * kWordsAThread / l.P;
   l.round = fit < 1 ? 1 : fit < kRoundRankings ? fit : kRoundRankings;
   if (l.round > R) l.round = R > 0 ? R : 1;
-  std::int64_t at = 0;
+  std::int64_t at = kStateBytes;
   const std::int64_t items = n;
   l.a = reserve(at, items * 8);
   l.g = reserve(at, needs.gradient ? items * 8 : 0);
@@ -136,29 +141,33 @@ __host__ FAE_DEV Layout layout_of(int n, std::int64_t C, int R, int size, int re
   return l;
 }
 
+template <typename S, typename Idx>
+struct State;
+
 // An instance as the analysis sees it; Idx is uint16_t in shared memory, else uint32_t.
 template <typename S, typename Idx>
 struct View {
   const Launch& launch;
   std::int64_t b, t0;
   int n, C, cs, P, round;
-  S* s;             // [n, cs] contributions
-  double* a;        // [n] normalised weights
-  double* g;        // [n] gradients
-  double* renorm;   // [n] keys of the renormalised gradient
-  double* js;       // [n] of erasing the item alone
-  double* drop;     // [n] of the label's probability, likewise
-  double* bias;     // [C]
-  double* logits;   // [C]
-  double* prob;     // [C]
-  double* log_prob; // [C]
-  double* margin;   // [C] Σ_i m_{i,c}
-  double* sums;     // scratch, group_words(C) a group of lanes
-  Word* buffer;     // sort exchange
-  Idx* orders;      // [round, n]
-  Idx* min_order;   // [n]
-  unsigned char* bad;  // [n] bit 0: the contribution is not finite, bit 1: the score or weight
-  unsigned char* tile;  // shared memory of a long sort
+  S* s;                  // [n, cs] contributions
+  double* a;             // [n] normalised weights
+  double* g;             // [n] gradients
+  double* renorm;        // [n] keys of the renormalised gradient
+  double* js;            // [n] of erasing the item alone
+  double* drop;          // [n] of the label's probability, likewise
+  double* bias;          // [C]
+  double* logits;        // [C]
+  double* prob;          // [C]
+  double* log_prob;      // [C]
+  double* margin;        // [C] Σ_i m_{i,c}
+  double* sums;          // scratch, group_words(C) a group of lanes
+  Word* buffer;          // sort exchange
+  Idx* orders;           // [round, n]
+  Idx* min_order;        // [n]
+  unsigned char* bad;    // [n] bit 0: the contribution is not finite, bit 1: the score or weight
+  unsigned char* tile;   // shared memory of a long sort
+  State<S, Idx>* state;  // what functions that are not inlined take: a copy in shared memory
 
   FAE_DEV double attention(int i) const {
     return load_real(launch.p.attention, launch.p.attention_dtype,
@@ -175,12 +184,26 @@ struct View {
   }
 };
 
+// View and facts in shared memory. Functions that are calls take them from there: as arguments they
+// would be copied to local memory by every thread, which then misses L1.
+template <typename S, typename Idx>
+struct State {
+  View<S, Idx> view;
+  Facts facts;
+};
+static_assert(sizeof(State<float, std::uint16_t>) <= kStateBytes);
+
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV void keep_state(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
+  if (team.rank == 0) new (v.state) State<S, Idx>{v, f};
+  team.sync();
+}
+
 __host__ FAE_DEV bool wants_singles(const SweepParams& p) {
   return p.single_flip_label != nullptr || p.single_js != nullptr || p.single_drop != nullptr;
 }
 __host__ FAE_DEV bool wants_minimal(const SweepParams& p) {
-  return p.minimal_size != nullptr || p.minimal_flip_label != nullptr ||
-         p.minimal_order != nullptr;
+  return p.minimal_size != nullptr || p.minimal_flip_label != nullptr || p.minimal_order != nullptr;
 }
 
 template <typename T>

@@ -101,9 +101,8 @@ __global__ void __launch_bounds__(kThreads) pool_prefixes(const FAE_PARAMETER Po
           }
           mass += w;
           if (d < p.D) {
-            sum += w * static_cast<double>(to_real(
-                           static_cast<const V*>(p.values)[(t0 + items[j]) * p.values_stride_t +
-                                                           d]));
+            sum += w * static_cast<double>(to_real(static_cast<const V*>(
+                           p.values)[(t0 + items[j]) * p.values_stride_t + d]));
           }
         }
         const int t = base + j;

@@ -86,8 +86,8 @@ FAE_DEV void reduce_scatter(const Acc (&sums)[kCount], int first, int offset, in
       const Acc upper = kHalf + j < kCount ? sums[(kHalf + j) % kCount] : Acc(0);
       const Acc keep = high ? upper : sums[j];
       const Acc send = high ? sums[j] : upper;
-      half[j] = static_cast<double>(keep) +
-                static_cast<double>(__shfl_xor_sync(kAllLanes, send, offset));
+      half[j] =
+          static_cast<double>(keep) + static_cast<double>(__shfl_xor_sync(kAllLanes, send, offset));
     }
     // An index that the padding made is beyond every index of the high half's owner.
     const int last = first + kCount;
@@ -102,10 +102,10 @@ struct RowBlock {
   const void* values;   // the first row
   std::int64_t stride;  // elements
   int n, D, C;
-  const void* head;   // [C, D]
-  int lanes;          // L
-  int rank, size;     // of the team
-  int s_stride;       // elements from one row of s to the next
+  const void* head;    // [C, D]
+  int lanes;           // L
+  int rank, size;      // of the team
+  int s_stride;        // elements from one row of s to the next
   unsigned char* bad;  // [n], set to 1 where a contribution is not finite
 };
 
@@ -154,22 +154,20 @@ FAE_DEV double project_tile(const RowBlock& rows, S* s) {
           for (int k = 0; k < kRows; ++k) {
 #pragma unroll
             for (int e = 0; e < kVec; ++e) {
-              sums[k * kClasses + c] =
-                  fma(static_cast<Acc>(to_real(x[k].item[e])), static_cast<Acc>(w.item[e]),
-                      sums[k * kClasses + c]);
+              sums[k * kClasses + c] = fma(static_cast<Acc>(to_real(x[k].item[e])),
+                                           static_cast<Acc>(w.item[e]), sums[k * kClasses + c]);
             }
           }
         }
       }
-      reduce_scatter<kRows * kClasses, 5>(
-          sums, 0, rows.lanes >> 1, q, [&](int index, double sum) {
-            const int i = base + index / kClasses * groups + group;
-            const int c = c0 + index % kClasses;
-            if (i >= rows.n || c >= rows.C) return;
-            const S rounded = static_cast<S>(sum);
-            s[static_cast<std::int64_t>(i) * rows.s_stride + c] = rounded;
-            if (!is_finite(rounded)) rows.bad[i] = 1;
-          });
+      reduce_scatter<kRows * kClasses, 5>(sums, 0, rows.lanes >> 1, q, [&](int index, double sum) {
+        const int i = base + index / kClasses * groups + group;
+        const int c = c0 + index % kClasses;
+        if (i >= rows.n || c >= rows.C) return;
+        const S rounded = static_cast<S>(sum);
+        s[static_cast<std::int64_t>(i) * rows.s_stride + c] = rounded;
+        if (!is_finite(rounded)) rows.bad[i] = 1;
+      });
       if (c0 == 0) {
 #pragma unroll
         for (int k = 0; k < kRows; ++k) {

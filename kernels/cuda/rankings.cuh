@@ -266,14 +266,14 @@ FAE_NOINLINE __device__ Word word_of(const View<S, Idx>& v, const Facts& f, int 
 }
 
 // Sorts `count` orders at once into `order` [count, n]: the launch's rankings first … where
-// first >= 0; else one order, the minimal set's for class -1 - first. A function of its own, and its
-// arguments copies, so that the compiler makes it once and keeps the caller's in registers.
+// first >= 0; else one order, the minimal set's for class -1 - first. A function of its own, so
+// that its code is there once.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ void sort_rankings(const Team<kWarp> team, const View<S, Idx> v,
-                                           const Facts f, int first, int count, Idx* order) {
-  const auto word = [&](int r, int i) {
-    return word_of(v, f, first, r, i);
-  };
+FAE_NOINLINE __device__ void sort_rankings(const Team<kWarp> team, const State<S, Idx>& state,
+                                           int first, int count, Idx* order) {
+  const View<S, Idx>& v = state.view;
+  const Facts& f = state.facts;
+  const auto word = [&](int r, int i) { return word_of(v, f, first, r, i); };
   if constexpr (sizeof(Idx) == 4) {
     sort_long<Idx>(team, v.n, v.tile, v.buffer, order, [&](int i) { return word(0, i); });
   } else {
@@ -334,7 +334,7 @@ template <bool kWarp, typename S, typename Idx>
 FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
   const int n = v.n, C = v.C, y = f.label;
   if (!f.finite || !f.has_mass || C == 1) {
-    sort_rankings(team, v, f, -1, 1, v.min_order);
+    sort_rankings(team, *v.state, -1, 1, v.min_order);
     return Minimal{-1, -1, false};
   }
   int runner_up = -1;
@@ -354,7 +354,7 @@ FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, con
         cannot_flip(team, v, f, c, best < never ? best : f.positives, threshold)) {
       continue;
     }
-    sort_rankings(team, v, f, -1 - c, 1, v.min_order);
+    sort_rankings(team, *v.state, -1 - c, 1, v.min_order);
     sorted = c;
     // A chunk of ranks a thread; one thread all of them where the sums need a common scale.
     int chunk = f.underflow ? n : ceil_div(n, team.size);
@@ -412,7 +412,7 @@ FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, con
   }
   const int winner = best < never ? best_class : runner_up;
   if (sorted != winner) {
-    sort_rankings(team, v, f, -1 - winner, 1, v.min_order);
+    sort_rankings(team, *v.state, -1 - winner, 1, v.min_order);
   }
   const int last = best < never ? best : f.positives;
   const bool near = nearest <= last;
@@ -446,8 +446,10 @@ FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, con
 
 // The greedy order. `v.bad` marks what is taken: nothing is bad here, and it is restored.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ void find_greedy(const Team<kWarp> team, const View<S, Idx> v,
-                                         const Facts f, Idx* order) {
+FAE_NOINLINE __device__ void find_greedy(const Team<kWarp> team, const State<S, Idx>& state,
+                                         Idx* order) {
+  const View<S, Idx>& v = state.view;
+  const Facts& f = state.facts;
   const int n = v.n, C = v.C, y = f.label;
   double* const margins = v.sums + static_cast<std::int64_t>(team.size / class_lanes(C)) * C;
   unsigned char* const taken = v.bad;
@@ -540,7 +542,7 @@ FAE_DEV void copy_order(const Team<kWarp>& team, const View<S, Idx>& v, const Fa
     for (int j = team.rank; j < v.n; j += team.size) order[j] = v.min_order[j];
   } else if (ranking.kind == kGreedy && f.finite && v.C > 1) {
     team.sync();
-    find_greedy(team, v, f, order);
+    find_greedy(team, *v.state, order);
   } else if (ranking.kind == kGreedy) {
 #pragma unroll 1
     for (int j = team.rank; j < v.n; j += team.size) order[j] = static_cast<Idx>(j);
@@ -574,8 +576,8 @@ FAE_DEV bool walk_orders(const Team<kWarp>& team, const View<S, Idx>& v, const F
   if (f.finite && f.has_mass && !f.underflow && !v.launch.needs.curves && chunk <= kMostRanks) {
     return walk_plainly(team, v, f, row, count);
   }
-  if (v.C <= 32) return walk_rankings<kWarp, true>(team, v, f, row, count);
-  return walk_rankings<kWarp, false>(team, v, f, row, count);
+  if (v.C <= 32) return walk_rankings<kWarp, true>(team, *v.state, row, count);
+  return walk_rankings<kWarp, false>(team, *v.state, row, count);
 }
 
 }  // namespace fae

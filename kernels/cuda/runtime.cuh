@@ -37,9 +37,7 @@ struct Float16 {
 
 FAE_DEV float to_real(float x) { return x; }
 FAE_DEV double to_real(double x) { return x; }
-FAE_DEV float to_real(BFloat16 x) {
-  return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
-}
+FAE_DEV float to_real(BFloat16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
 FAE_DEV float to_real(Float16 x) {
 #if defined(__CUDACC__)
   return __half2float(__ushort_as_half(x.bits));

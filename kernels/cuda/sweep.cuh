@@ -87,15 +87,32 @@ FAE_NOINLINE __device__ void sweep_instance(const Launch& launch, std::int64_t b
   const auto doubles = [&](std::int64_t at) { return reinterpret_cast<double*>(arena + at); };
   double* const classes = doubles(l.classes);
   const int C = static_cast<int>(p.C);
-  const View<S, std::uint16_t> v{
-      launch, b, t0, n, C, l.cs, l.P, l.round, reinterpret_cast<S*>(arena + l.s), doubles(l.a),
-      launch.needs.gradient ? doubles(l.g) : nullptr,
-      launch.needs.renormalized ? doubles(l.renorm) : nullptr,
-      launch.needs.js ? doubles(l.js) : nullptr, launch.needs.drop ? doubles(l.drop) : nullptr,
-      classes, classes + C, classes + 2 * C, classes + 3 * C, classes + 4 * C, doubles(l.sums),
-      reinterpret_cast<Word*>(arena + l.buffer),
-      reinterpret_cast<std::uint16_t*>(arena + l.orders),
-      reinterpret_cast<std::uint16_t*>(arena + l.min_order), arena + l.bad, nullptr};
+  const View<S, std::uint16_t> v{launch,
+                                 b,
+                                 t0,
+                                 n,
+                                 C,
+                                 l.cs,
+                                 l.P,
+                                 l.round,
+                                 reinterpret_cast<S*>(arena + l.s),
+                                 doubles(l.a),
+                                 launch.needs.gradient ? doubles(l.g) : nullptr,
+                                 launch.needs.renormalized ? doubles(l.renorm) : nullptr,
+                                 launch.needs.js ? doubles(l.js) : nullptr,
+                                 launch.needs.drop ? doubles(l.drop) : nullptr,
+                                 classes,
+                                 classes + C,
+                                 classes + 2 * C,
+                                 classes + 3 * C,
+                                 classes + 4 * C,
+                                 doubles(l.sums),
+                                 reinterpret_cast<Word*>(arena + l.buffer),
+                                 reinterpret_cast<std::uint16_t*>(arena + l.orders),
+                                 reinterpret_cast<std::uint16_t*>(arena + l.min_order),
+                                 arena + l.bad,
+                                 nullptr,
+                                 reinterpret_cast<State<S, std::uint16_t>*>(arena)};
 
   // The last instance's results were read by all before its memory is used again.
   team.sync();
@@ -107,19 +124,18 @@ FAE_NOINLINE __device__ void sweep_instance(const Launch& launch, std::int64_t b
   team.sync();
   double norm2 = 0;
   if (n > 0) {
-    norm2 = project_rows<S>(
-        row_block<S>(launch, t0, n, team.rank, team.size, v.cs, v.bad), p.values_dtype,
-        launch.vector, v.s);
+    norm2 = project_rows<S>(row_block<S>(launch, t0, n, team.rank, team.size, v.cs, v.bad),
+                            p.values_dtype, launch.vector, v.s);
   }
   norm2 = team.max(norm2);
   team.sync();
   const Facts f = find_facts(team, v, norm2);
-  team.sync();
+  keep_state(team, v, f);
   write_facts(team, v, f);
   bool near = prepare_keys(team, v, f, launch.needs, wants_singles(p), wants_minimal(p));
   for (int row = 0; row < launch.R; row += v.round) {
     const int count = launch.R - row < v.round ? launch.R - row : v.round;
-    sort_rankings(team, v, f, row, count, v.orders);
+    sort_rankings(team, *v.state, row, count, v.orders);
     for (int r = 0; r < count; ++r) {
       copy_order(team, v, f, row + r, v.orders + r * n);
     }
@@ -160,8 +176,7 @@ FAE_DEV void sweep_warps(const Launch& launch) {
   for (;;) {
     unsigned long long first = 0;
     if (team.rank == 0) {
-      first = atomicAdd(&launch.counters->next_scan,
-                        static_cast<unsigned long long>(launch.grain));
+      first = atomicAdd(&launch.counters->next_scan, static_cast<unsigned long long>(launch.grain));
     }
     first = __shfl_sync(kAllLanes, first, 0);
     if (first >= static_cast<unsigned long long>(p.B)) break;
@@ -235,7 +250,8 @@ FAE_DEV std::int64_t long_count(const Launch& launch) {
   return count < launch.max_longs ? count : launch.max_longs;
 }
 
-// The view of the task lane `task_lane` (-1: none) on the long instance in `slot`.
+// The view of the task lane `task_lane` (-1: none) on the long instance in `slot`; `tile` is shared
+// memory for its State and, behind it, a sort's tile.
 template <typename S>
 FAE_DEV View<S, std::uint32_t> long_view(const Launch& launch, std::int64_t slot, int task_lane,
                                          unsigned char* tile, const Needs& needs) {
@@ -246,18 +262,34 @@ FAE_DEV View<S, std::uint32_t> long_view(const Launch& launch, std::int64_t slot
   const int task = task_lane < 0 ? 0 : task_lane;
   double* const classes = launch.long_classes + slot * 5 * C;
   double* const items = launch.long_items + static_cast<std::int64_t>(task) * 2 * p.T + t0;
-  std::uint32_t* const orders =
-      launch.long_orders + static_cast<std::int64_t>(task) * 2 * p.T + t0;
-  return View<S, std::uint32_t>{launch, b, t0, static_cast<int>(p.offsets[b + 1] - t0), C, C, 0, 1,
-                                static_cast<S*>(launch.long_s) + t0 * C, launch.long_a + t0,
-                                items, items + p.T, needs.js ? items : nullptr,
-                                needs.drop ? items + p.T : nullptr, classes, classes + C,
-                                classes + 2 * C, classes + 3 * C, classes + 4 * C,
-                                launch.long_sums + blockIdx.x * launch.long_sum_words,
-                                launch.long_keys + static_cast<std::int64_t>(task) * p.T + t0,
-                                orders, orders + p.T,
-                                launch.long_bad + static_cast<std::int64_t>(task_lane + 1) * p.T + t0,
-                                tile};
+  std::uint32_t* const orders = launch.long_orders + static_cast<std::int64_t>(task) * 2 * p.T + t0;
+  return View<S, std::uint32_t>{
+      launch,
+      b,
+      t0,
+      static_cast<int>(p.offsets[b + 1] - t0),
+      C,
+      C,
+      0,
+      1,
+      static_cast<S*>(launch.long_s) + t0 * C,
+      launch.long_a + t0,
+      items,
+      items + p.T,
+      needs.js ? items : nullptr,
+      needs.drop ? items + p.T : nullptr,
+      classes,
+      classes + C,
+      classes + 2 * C,
+      classes + 3 * C,
+      classes + 4 * C,
+      launch.long_sums + blockIdx.x * launch.long_sum_words,
+      launch.long_keys + static_cast<std::int64_t>(task) * p.T + t0,
+      orders,
+      orders + p.T,
+      launch.long_bad + static_cast<std::int64_t>(task_lane + 1) * p.T + t0,
+      tile + kStateBytes,
+      reinterpret_cast<State<S, std::uint32_t>*>(tile)};
 }
 
 // Contributions of the long instances, all blocks together.
@@ -275,14 +307,14 @@ FAE_DEV void project_long(const Launch& launch) {
     turn += tiles;
     for (std::int64_t tile = own; tile < tiles; tile += gridDim.x) {
       const std::int64_t row = t0 + tile * kLongRows;
-      const int m = static_cast<int>(n - tile * kLongRows < kLongRows ? n - tile * kLongRows
-                                                                      : kLongRows);
+      const int m =
+          static_cast<int>(n - tile * kLongRows < kLongRows ? n - tile * kLongRows : kLongRows);
       for (int i = team.rank; i < m; i += team.size) launch.long_bad[row + i] = 0;
       team.sync();
-      double norm2 = project_rows<S>(
-          row_block<S>(launch, row, m, team.rank, team.size, static_cast<int>(p.C),
-                       launch.long_bad + row),
-          p.values_dtype, launch.vector, static_cast<S*>(launch.long_s) + row * p.C);
+      double norm2 = project_rows<S>(row_block<S>(launch, row, m, team.rank, team.size,
+                                                  static_cast<int>(p.C), launch.long_bad + row),
+                                     p.values_dtype, launch.vector,
+                                     static_cast<S*>(launch.long_s) + row * p.C);
       norm2 = team.max(norm2);
       if (team.rank == 0 && norm2 > 0) {
         // Non-negative doubles order like their bits.
@@ -318,7 +350,8 @@ __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER L
   FAE_SHARED(shared);
   const Team<false> team(reinterpret_cast<double*>(shared));
   for (std::int64_t slot = blockIdx.x; slot < long_count(launch); slot += gridDim.x) {
-    const View<S, std::uint32_t> v = long_view<S>(launch, slot, -1, nullptr, Needs{});
+    const View<S, std::uint32_t> v =
+        long_view<S>(launch, slot, -1, shared + kTeamScratchBytes, Needs{});
     if (has_invalid(team, v, reinterpret_cast<unsigned*>(v.a))) {
       write_invalid(team, launch, sizeof(S) == 8, v.b, v.t0, v.n, true);
       if (team.rank == 0) launch.facts[slot].invalid = true;
@@ -364,10 +397,10 @@ __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER L
       for (int i = team.rank; i < v.n; i += team.size) {
         v.bad[i] = launch.long_bad[v.t0 + i];
       }
-      team.sync();
+      keep_state(team, v, f);
       bool near = prepare_keys(team, v, f, needs, write_singles, write_set);
       if (task < launch.R) {
-        sort_rankings(team, v, f, task, 1, v.orders);
+        sort_rankings(team, *v.state, task, 1, v.orders);
         copy_order(team, v, f, task, v.orders);
         team.sync();
         write_order(team, v, task, v.orders);

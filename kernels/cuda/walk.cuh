@@ -75,8 +75,8 @@ struct Survivors {
   double margin = 0, weighted = 0;  // of the lane's class where it has one
   double* margins;                  // [C] of the group where a lane has several
   double* weighteds;
-  double mass = 0;  // Σ of original weights
-  double total = 0; // Σ of the weights in use: relative to `top` on the underflow path
+  double mass = 0;   // Σ of original weights
+  double total = 0;  // Σ of the weights in use: relative to `top` on the underflow path
   double top = -HUGE_VAL;
   int bad = 0;
 
@@ -137,8 +137,10 @@ FAE_DEV void write_never(const Launch& launch, int row, std::int64_t b) {
 // Walks `count` rankings, rows first_row … of the launch, orders in v.orders. Returns whether this
 // thread saw a near-tie up to the first flip.
 template <bool kWarp, bool kOne, typename S, typename Idx>
-FAE_NOINLINE __device__ bool walk_rankings(const Team<kWarp> team, const View<S, Idx> v,
-                                           const Facts f, int first_row, int count) {
+FAE_NOINLINE __device__ bool walk_rankings(const Team<kWarp> team, const State<S, Idx>& state,
+                                           int first_row, int count) {
+  const View<S, Idx>& v = state.view;
+  const Facts& f = state.facts;
   const Launch& launch = v.launch;
   const SweepParams& p = launch.p;
   const Needs& needs = launch.needs;
@@ -174,8 +176,7 @@ FAE_NOINLINE __device__ bool walk_rankings(const Team<kWarp> team, const View<S,
     const int end = active ? (begin + length < n ? begin + length : n) : begin;
     const auto item = [&](int t) { return static_cast<int>(order[keep ? t : n - 1 - t]); };
     const std::int64_t result = (launch.row0 + first_row + r0 + row) * p.B + v.b;
-    const std::int64_t curve =
-        (launch.row0 + first_row + r0 + row) * (p.T + p.B) + v.t0 + v.b;
+    const std::int64_t curve = (launch.row0 + first_row + r0 + row) * (p.T + p.B) + v.t0 + v.b;
 
     Survivors<kOne> sums;
     if (!kOne) {
@@ -205,8 +206,7 @@ FAE_NOINLINE __device__ bool walk_rankings(const Team<kWarp> team, const View<S,
       }
       for (int k = 0; active && k < chunk; ++k) {
         const double* from = v.sums + (row * chunks + k) * words;
-        const double factor =
-            f.underflow ? sums.rescale(from[2 * C + 2], lane, lanes, C) : 1.0;
+        const double factor = f.underflow ? sums.rescale(from[2 * C + 2], lane, lanes, C) : 1.0;
         sums.mass += from[2 * C];
         sums.total += factor * from[2 * C + 1];
         sums.bad += static_cast<int>(from[2 * C + 3]);
@@ -242,9 +242,9 @@ FAE_NOINLINE __device__ bool walk_rankings(const Team<kWarp> team, const View<S,
       }
       if (needs.logits && on) {
         sums.for_classes(lane, lanes, C, [&](int c, double&, double& z) {
-          const double logit = lost                ? not_a_number()
+          const double logit = lost               ? not_a_number()
                                : full && f.finite ? v.logits[c]
-                                                   : v.bias[c] + (survive ? z / sums.total : 0.0);
+                                                  : v.bias[c] + (survive ? z / sums.total : 0.0);
           write_real(p.curve_logits, kDouble, at * C + c, logit);
         });
       }
@@ -252,8 +252,9 @@ FAE_NOINLINE __device__ bool walk_rankings(const Team<kWarp> team, const View<S,
       double js = not_a_number(), kl = js, label_prob = js;
       if (f.finite) {
         const auto lead = [&](int c, double m) {
-          return full ? v.logits[y] - v.logits[c]
-                      : survive ? (c == y ? 0.0 : m / sums.total) : v.bias[y] - v.bias[c];
+          return full      ? v.logits[y] - v.logits[c]
+                 : survive ? (c == y ? 0.0 : m / sums.total)
+                           : v.bias[y] - v.bias[c];
         };
         double least = HUGE_VAL;
         sums.for_classes(lane, lanes, C, [&](int c, double& m, double&) {
@@ -382,8 +383,7 @@ FAE_DEV int walk_chunk(int n, int threads) {
 // margins[j] += m of item i for the tile's classes.
 template <typename S, typename Idx>
 FAE_DEV void add_margins(const View<S, Idx>& v, int y, double own_bias, const int (&classes)[kTile],
-                         const double (&bias)[kTile], int i, double a,
-                         double (&margins)[kTile]) {
+                         const double (&bias)[kTile], int i, double a, double (&margins)[kTile]) {
   const S* row = v.s + static_cast<std::int64_t>(i) * v.cs;
   const double own = row[y] + own_bias;
 #pragma unroll

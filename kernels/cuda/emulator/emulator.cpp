@@ -81,9 +81,9 @@ class Block {
     }
     fibers_.resize(threads_);
     warps_.resize(threads_ / 32);
-    stacks_ = static_cast<unsigned char*>(mmap(nullptr, kStackBytes * threads_,
-                                               PROT_READ | PROT_WRITE,
-                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    stacks_ =
+        static_cast<unsigned char*>(mmap(nullptr, kStackBytes * threads_, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (stacks_ == MAP_FAILED) throw std::runtime_error("no memory for emulated threads' stacks");
     shared_.reset(new (std::align_val_t{128}) unsigned char[shared_bytes + kGuardBytes]);
   }
@@ -153,8 +153,7 @@ std::uint64_t total_meetings = 0;
 void fiber_main() {
   Block& block = *running;
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &block.scheduler_stack_,
-                                  &block.scheduler_stack_bytes_);
+  __sanitizer_finish_switch_fiber(nullptr, &block.scheduler_stack_, &block.scheduler_stack_bytes_);
 #endif
   try {
     block.kernel_();

@@ -71,8 +71,8 @@ PYBIND11_MODULE(_emu, m) {
   m.def(
       "set_device",
       [](int multiprocessors, int shared_bytes) {
-        fae::emulated_device() = fae::DeviceInfo{multiprocessors, 4 * (shared_bytes + 1024),
-                                                 shared_bytes};
+        fae::emulated_device() =
+            fae::DeviceInfo{multiprocessors, 4 * (shared_bytes + 1024), shared_bytes};
       },
       py::arg("multiprocessors"), py::arg("shared_bytes"),
       "The emulated device: blocks resident at once, shared memory a block may have.");
