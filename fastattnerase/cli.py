@@ -6,30 +6,24 @@ import contextlib
 import functools
 import importlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
+
+from fastattnerase import reproduce
+from fastattnerase.console import command
+from fastattnerase.console import err as _err
+from fastattnerase.console import out as _out
+from fastattnerase.console import progress as _progress
 
 # Everything heavy is imported inside the commands, so that --help answers at once.
 if TYPE_CHECKING:
     from fastattnerase.data import DataConfig, Dataset
     from fastattnerase.experiments.serrano_smith import Config, Result, Source
     from fastattnerase.models import LoadedModel, ModelConfig, TrainConfig
-
-USER_ERROR = 2
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="fastattnerase",
@@ -40,69 +34,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-_out = Console(highlight=False)
-_err = Console(stderr=True, highlight=False)
-
-_Command = TypeVar("_Command", bound=Callable[..., None])
+app.add_typer(reproduce.app, name="reproduce")
+_command = functools.partial(command, app)
 
 
 def main() -> None:
     """Run the command line."""
     app()
-
-
-def _command(example: str) -> Callable[[_Command], _Command]:
-    """Register a command: its example in the help, one line for each mistake of the user's."""
-
-    def decorate(function: _Command) -> _Command:
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> None:
-            with _one_line_errors():
-                function(*args, **kwargs)
-
-        app.command(epilog=f"Example: [bold]{example}[/bold]")(wrapped)
-        return function
-
-    return decorate
-
-
-@contextlib.contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Turn the user's mistakes and Ctrl-C into one line; what is unexpected keeps its traceback."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        _fail("interrupted; what is finished is kept, the same command goes on from there", 130)
-    except OSError as error:
-        if error.filename is None:
-            raise
-        _fail(f"{error.filename}: {error.strerror}")
-    except ValueError as error:
-        from fastattnerase.data import DataError
-        from fastattnerase.experiments.rundir import RunError
-        from fastattnerase.models import ModelError
-
-        if not isinstance(error, (DataError, RunError, ModelError)):
-            raise
-        _fail(str(error))
-
-
-def _fail(message: str, code: int = USER_ERROR) -> None:
-    _err.print(f"[bold red]{'stopped' if code == INTERRUPTED else 'error'}:[/] ", end="")
-    _err.print(message, markup=False, soft_wrap=True)
-    raise typer.Exit(code) from None
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=_err,
-    )
 
 
 # --- options shared by commands ------------------------------------------------------------------
@@ -141,7 +79,7 @@ def demo(
             training = TrainConfig(
                 epochs=8, patience=3, learning_rate=2e-3, batch_size=32, seed=seed
             )
-            _train(demo_config(), model, training, folder, _device(device), name)
+            _train(demo_config(), model, training, folder, choose_device(device), name)
             results.append(
                 _erase_model(
                     folder,
@@ -254,7 +192,7 @@ def train(
     stem = _stem(data or train_data)
     folder = out or Path("runs") / f"{stem}-{model}{encoder}"
     name = name or f"{model.upper()}{encoder} on {stem}"
-    _train(data_config, model_config, train_config, folder, _device(device), name)
+    _train(data_config, model_config, train_config, folder, choose_device(device), name)
     _out.print(f"Next: [bold]fastattnerase erase --model {folder}[/bold]", soft_wrap=True)
 
 
@@ -317,7 +255,7 @@ def erase(
         seed=seed,
         random_orders=random_orders,
         random_item=random_item,  # type: ignore[arg-type]
-        backend=_backend(backend, _device(device)),
+        backend=_backend(backend, choose_device(device)),
         resamples=resamples,
     )
     if model is not None:
@@ -332,7 +270,7 @@ def erase(
         from fastattnerase.experiments.sources import TensorSource
 
         folder = out or Path("runs") / f"{_stem(tensors)}-erase"
-        source = TensorSource(tensors, device=_device(device))
+        source = TensorSource(tensors, device=choose_device(device))
         result = _erase(source, config, folder, name or _stem(tensors))
     _out.print(f"Next: [bold]fastattnerase report {result.folder}[/bold]", soft_wrap=True)
 
@@ -405,7 +343,8 @@ def _stem(path: Path | None) -> str:
     return "data" if path is None else path.name.partition(".")[0]
 
 
-def _device(name: str) -> str:
+def choose_device(name: str) -> str:
+    """Turn the option --device into a device of torch that is there."""
     import torch
 
     from fastattnerase.experiments.rundir import RunError
@@ -475,6 +414,7 @@ def _train(
             folder,
             progress=progress,
             device=device,
+            description={"vectors": data.vectors},
         )
     if trained.resumed_epochs:
         _out.print(f"went on after {trained.resumed_epochs} finished epochs")
@@ -523,7 +463,7 @@ def _erase_model(
     from fastattnerase.experiments.sources import ModelSource
     from fastattnerase.models import load_model
 
-    loaded = load_model(folder, device=_device(device))
+    loaded = load_model(folder, device=choose_device(device))
     with _err.status("reading the texts"):
         dataset, about = _documents(loaded, data, text_column, label_column, unlabelled)
     source = ModelSource(

@@ -17,7 +17,7 @@ import torch
 
 RUN = "run.json"
 RESULT = "result.json"
-_PACKAGES = ("fastattnerase", "torch", "numpy", "scipy", "pandas", "pyarrow")
+_PACKAGES = ("fastattnerase", "torch", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn")
 
 
 class RunError(ValueError):

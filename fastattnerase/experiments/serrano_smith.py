@@ -2,7 +2,8 @@
 
 Single-weight test (section 4): the top item of a ranking against a random other one, each erased
 alone. Multi-weight test (section 5): how many items of a ranking must go before the decision
-changes. Beyond the paper: the exact expectation over all other items, and the exact minimal set.
+changes, and which of two rankings needs fewer (section 5.4). Beyond the paper: the exact
+expectation over the random item under each rule of drawing it, and the exact minimal set.
 """
 
 from __future__ import annotations
@@ -16,21 +17,35 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 import fastattnerase as fae
 from fastattnerase.experiments import rundir
-from fastattnerase.experiments.bootstrap import Estimate, means, summarise
+from fastattnerase.experiments.bootstrap import UNDEFINED, Estimate, means, summarise
+from fastattnerase.experiments.paired import compare
 from fastattnerase.rankings.random import random_keys
 
 RANKINGS = ("random", "attention", "gradient", "product")
 SINGLE_RANKINGS = ("attention", "gradient", "product")
+ASCENDING = "ascending"  # attention, least first: what the published code measured beside these
+PAIRS = (
+    ("gradient", "attention"),
+    ("product", "attention"),
+    ("product", "gradient"),
+    ("attention", "random"),
+    ("gradient", "random"),
+    ("product", "random"),
+)
+RULES = ("different", "uniform", "legacy")
 CELLS = ("both", "only_top", "only_random", "neither")
 EXCLUSIONS = ("empty", "length_1", "non_finite")
 KIND = "serrano_smith"
 
 RandomItem = Literal["different", "uniform", "legacy"]
+NeverFlips = Literal["left_out", "minus_one", "one"]
+_NEVER: dict[str, float] = {"left_out": np.nan, "minus_one": -1.0, "one": 1.0}
 
 _PART = 2048  # instances in one part of the tables, and at most one more batch
 _ITEM_DRAWS = 1 << 32  # random orders number from 0, draws of single items from here
@@ -46,6 +61,9 @@ _INSTANCES = pa.schema(
         ("model_label", pa.int64()),
         ("bias_label", pa.int64()),
         ("probabilities", pa.list_(pa.float64())),
+        ("logits", pa.list_(pa.float64())),
+        ("uniform_kl", pa.float64()),
+        ("uniform_js", pa.float64()),
         ("status", pa.int64()),
         ("excluded", pa.string()),
     ]
@@ -57,16 +75,32 @@ _SINGLE = pa.schema(
         ("item", pa.int64()),
         ("alpha", pa.float64()),
         ("js", pa.float64()),
+        ("kl", pa.float64()),
         ("flip_label", pa.int64()),
         ("r_item", pa.int64()),
         ("r_alpha", pa.float64()),
         ("r_js", pa.float64()),
+        ("r_kl", pa.float64()),
         ("r_flip_label", pa.int64()),
         ("delta_alpha", pa.float64()),
         ("delta_js", pa.float64()),
         ("others_alpha", pa.float64()),
         ("others_js", pa.float64()),
         ("others_flip_share", pa.float64()),
+        ("later_flip_share", pa.float64()),
+    ]
+)
+_ERASED = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("ranking", pa.string()),
+        ("order", pa.int64()),
+        ("place", pa.int64()),
+        ("item", pa.int64()),
+        ("alpha", pa.float64()),
+        ("js", pa.float64()),
+        ("kl", pa.float64()),
+        ("flip_label", pa.int64()),
     ]
 )
 _MULTI = pa.schema(
@@ -81,7 +115,8 @@ _MULTI = pa.schema(
         ("gap", pa.float64()),
     ]
 )
-SCHEMAS = {"multi": _MULTI, "single": _SINGLE, "instances": _INSTANCES}  # the last marks a part
+# The last marks a part as complete.
+SCHEMAS = {"multi": _MULTI, "single": _SINGLE, "erased": _ERASED, "instances": _INSTANCES}
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -97,6 +132,10 @@ class Config:
         random_item: how the random item `r` of the single-weight test is drawn. `different`:
             uniformly over all items but the top one, the paper's stated requirement. `uniform`:
             over all items. `legacy`: over the positions 2 … n, as the published code does.
+        never_flips: what the table `multi` says of the fraction and mass of an instance that a
+            ranking never flips, where first_flip is -1. `left_out` (NaN) and `minus_one` (-1, as
+            the published code) stay out of summaries and figures; `one` (1) counts as erased
+            wholly.
         backend: of the engine.
         resamples: of the bootstrap.
         confidence: of the intervals.
@@ -117,6 +156,7 @@ class Config:
     seed: int = 0
     random_orders: int = 1
     random_item: RandomItem = "different"
+    never_flips: NeverFlips = "left_out"
     backend: str = "auto"
     resamples: int = 1000
     confidence: float = 0.95
@@ -127,9 +167,13 @@ class Config:
             raise ValueError(f"seed is {self.seed}; it must be at least 0")
         if self.random_orders < 1:
             raise ValueError(f"random_orders is {self.random_orders}; it must be at least 1")
-        if self.random_item not in ("different", "uniform", "legacy"):
+        if self.random_item not in RULES:
             raise ValueError(
                 f"random_item is {self.random_item!r}; it must be different, uniform or legacy"
+            )
+        if self.never_flips not in _NEVER:
+            raise ValueError(
+                f"never_flips is {self.never_flips!r}; it must be left_out, minus_one or one"
             )
         if self.resamples < 1:
             raise ValueError(f"resamples is {self.resamples}; it must be at least 1")
@@ -189,8 +233,14 @@ class Result:
     result: dict[str, Any]
 
     def table(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
-        """Read a per-instance table: `instances`, `single` or `multi`."""
+        """Read a per-instance table: `instances`, `single`, `multi` or `erased`."""
         return pd.read_parquet(self.folder / f"{name}.parquet", columns=columns)
+
+    def fractions(self, column: str = "fraction") -> pd.DataFrame:
+        """Read row, ranking, order and one column of `multi`; NaN where it is to be left out."""
+        table = self.table("multi", ["row", "ranking", "order", column])
+        table[column] = _known(table[column])
+        return table
 
 
 def load(folder: Path) -> Result:
@@ -349,9 +399,11 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
 
     Returns:
         The tables `instances` (a row each), `single` (a row for each analysed instance and
-        ranking) and `multi` (for each analysed instance, ranking and order; the minimal set is
-        the ranking `minimal`, absent with several attention heads). -1 and NaN mean "never";
-        missing labels are null.
+        ranking), `multi` (for each analysed instance, ranking and order; the minimal set is the
+        ranking `minimal`, absent with several attention heads; `ascending` is attention, least
+        first) and `erased` (items erased alone: places 1, 2, -1 and -2 of attention, 1 and 2 of
+        gradient and product, 1 of each random order). A first flip of -1 means "never"; missing
+        labels are null. `kl` is KL(erased‖original), natural logarithm.
 
     Source:
         Serrano and Smith 2019, equation 1 and section 5.1.
@@ -369,9 +421,13 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
     """
     batch = chunk.batch
     minimal = batch.values.dim() == 2  # several heads have no exact minimal set
+    weights = attention_weights(batch)
+    # Weights of an instance that is not finite are of no use, and no ranking either.
+    least_first = torch.from_numpy(-np.nan_to_num(weights)).to(batch.device)
     w = fae.sweep(
         batch,
-        rankings=RANKINGS,
+        rankings=(*RANKINGS, least_first),
+        orders=True,
         seed=config.seed,
         random_orders=config.random_orders,
         single=True,
@@ -389,6 +445,8 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
     )
     kept = np.flatnonzero(excluded == "")
     rows = first_row + np.arange(len(n))
+    head = _Head(batch)
+    uniform_kl, uniform_js = _from_uniform(weights, offsets)
 
     instances = pa.table(
         [
@@ -400,16 +458,20 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
             _labels(chunk.model_label, len(n)),
             _bias_labels(batch),
             pa.array(list(w.prefixes.probabilities.double().cpu().numpy())),
+            pa.array(list(head.original.cpu().numpy())),
+            uniform_kl,
+            uniform_js,
             status,
             pa.array(excluded.tolist()),
         ],
         schema=_INSTANCES,
     )
-    weights = attention_weights(batch)
+    alone = _Alone(w, head, weights, offsets, kept)
     return {
         "instances": instances,
-        "single": _single(w, batch, config, kept, rows, offsets, ids, weights),
+        "single": _single(alone, config, rows, ids),
         "multi": _multi(w, config, kept, rows, n, offsets, weights),
+        "erased": _erased(alone, config, rows),
     }
 
 
@@ -431,6 +493,11 @@ def attention_weights(batch: fae.AttentionBatch) -> Floats:
         ...     head_weight=torch.ones(2, 1), head_bias=torch.zeros(2))).tolist()
         [0.25, 0.75]
     """
+    return np.asarray(_head_weights(batch).mean(axis=1))
+
+
+def _head_weights(batch: fae.AttentionBatch) -> Floats:
+    """Compute the weight of every item in every attention head; `[T, H]` float64."""
     given = batch.weights if batch.scores is None else batch.scores
     assert given is not None  # a batch has one of the two
     values = given.reshape(-1, batch.num_heads).cpu().double().numpy()  # [T, H]
@@ -446,7 +513,97 @@ def attention_weights(batch: fae.AttentionBatch) -> Floats:
     np.add.at(total, instance, values)
     total[total == 0] = 1.0
     with np.errstate(invalid="ignore"):
-        return np.asarray((values / total[instance]).mean(axis=1))
+        return np.asarray(values / total[instance])
+
+
+def _from_uniform(weights: Floats, offsets: Ints) -> tuple[Floats, Floats]:
+    """Measure how far attention is from even: `KL(α‖1/n)` and `JS(α, 1/n)` of each instance."""
+    n = np.diff(offsets)
+    instance = np.repeat(np.arange(len(n)), n)
+    even = 1 / n[instance]
+    middle = (weights + even) / 2
+
+    def total(terms: Floats) -> Floats:
+        sums = np.zeros(len(n))
+        np.add.at(sums, instance, terms)
+        return np.where(n > 0, sums, np.nan)
+
+    def times_log(of: Floats, to: Floats) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.where(of == 0, 0.0, of * np.log(of / to)))
+
+    kl = total(times_log(weights, even))
+    js = total(times_log(weights, middle) + times_log(even, middle)) / 2
+    return np.maximum(kl, 0), np.maximum(js, 0)  # NaN stays
+
+
+class _Head:
+    """The classifier on any selection of items, in float64."""
+
+    def __init__(self, batch: fae.AttentionBatch) -> None:
+        assert batch.head_weight is not None  # sources give linear heads
+        shape = (batch.num_heads, batch.values.shape[-1])
+        values = batch.values.double().reshape(len(batch.values), *shape)  # [T, H, D]
+        weight = batch.head_weight.double()
+        weight = weight.reshape(len(weight), *shape)  # [C, H, D]
+        self.bias = _head_bias(batch).to(batch.device)  # [C] or [B, C]
+        self.weights = torch.from_numpy(_head_weights(batch)).to(batch.device)  # [T, H]
+        contributions = torch.einsum("thd,chd->thc", values, weight)  # [T, H, C]
+        self.weighted = contributions * self.weights[:, :, None]
+        # Nothing comes from an item without weight, not even NaN.
+        self.weighted[self.weights == 0] = 0.0
+        lengths = batch.offsets.diff()
+        self.instance = torch.repeat_interleave(
+            torch.arange(len(lengths), device=batch.device), lengths
+        )  # [T]
+        self.count = len(lengths)
+        self.original = self._logits(self.weights, self.weighted)  # [B, C]
+
+    def _logits(self, weights: Tensor, weighted: Tensor) -> Tensor:
+        shape = (self.count, *weighted.shape[1:])
+        sums = weighted.new_zeros(shape).index_add_(0, self.instance, weighted)  # [B, H, C]
+        mass = weights.new_zeros(shape[:2]).index_add_(0, self.instance, weights)  # [B, H]
+        mean = torch.where(mass[:, :, None] > 0, sums / mass[:, :, None], 0.0)
+        return mean.sum(1) + self.bias
+
+    def without(self, items: Ints) -> Tensor:
+        """Classify with these items [K] erased, at most one of each instance; `[B, C]`."""
+        index = torch.from_numpy(items).to(self.weights.device)
+        # Left out, not subtracted: nothing cancels.
+        return self._logits(
+            self.weights.index_fill(0, index, 0.0), self.weighted.index_fill(0, index, 0.0)
+        )
+
+    def kl(self, items: Ints) -> Floats:
+        """Give KL(erased‖original) of each instance; `[B]`."""
+        new = self.without(items).log_softmax(-1)
+        divergence = (new.exp() * (new - self.original.log_softmax(-1))).sum(-1)
+        return np.asarray(divergence.cpu().numpy()).clip(min=0.0)
+
+
+class _Alone:
+    """What erasing one item does, of the analysed instances of a batch."""
+
+    def __init__(
+        self, w: fae.Sweep, head: _Head, weights: Floats, offsets: Ints, kept: Ints
+    ) -> None:
+        assert w.single is not None  # asked for
+        assert w.prefixes.order is not None
+        self.orders = _ints(w.prefixes.order)  # [R, T]
+        self.js = w.single.js.double().cpu().numpy()  # [T]
+        self.flip_label = _ints(w.single.flip_label)  # [T]
+        self.head, self.weights, self.offsets, self.kept = head, weights, offsets, kept
+        self.begin, self.n = offsets[kept], np.diff(offsets)[kept]
+
+    def place(self, row: int, place: int) -> Ints:
+        """Find the item at a place of a ranking's order, 1 the first, -1 the last; `[K]`."""
+        index = place - 1 if place > 0 else self.n + place
+        return np.asarray(self.orders[row][self.begin + index])
+
+    def columns(self, items: Ints) -> list[Any]:
+        """Give alpha, js, kl and flip_label of positions [K]."""
+        i = self.begin + items
+        return [self.weights[i], self.js[i], self.head.kl(i)[self.kept], self.flip_label[i]]
 
 
 def random_items(top: Ints, n: Ints, ids: Ints, *, rule: RandomItem, seed: int, draw: int) -> Ints:
@@ -492,47 +649,67 @@ def random_items(top: Ints, n: Ints, ids: Ints, *, rule: RandomItem, seed: int, 
     return drawn + 1 if rule == "legacy" else drawn
 
 
-def _single(
-    w: fae.Sweep,
-    batch: fae.AttentionBatch,
-    config: Config,
-    kept: Ints,
-    rows: Ints,
-    offsets: Ints,
-    ids: Ints,
-    weights: Floats,
-) -> pa.Table:
-    assert w.single is not None  # asked for
-    js = w.single.js.double().cpu().numpy()  # [T]
-    flip_label = _ints(w.single.flip_label)  # [T]
-    begin, n = offsets[kept], np.diff(offsets)[kept]
+def _single(alone: _Alone, config: Config, rows: Ints, ids: Ints) -> pa.Table:
+    kept, offsets, n = alone.kept, alone.offsets, alone.n
+    flips = (alone.flip_label >= 0).astype(np.float64)
     tables = []
     for draw, ranking in enumerate(SINGLE_RANKINGS):
-        top = _ints(fae.rank(batch, ranking, backend=config.backend))[begin]
+        top = alone.place(config.random_orders + draw, 1)
         other = random_items(
             top, n, ids[kept], rule=config.random_item, seed=config.seed, draw=draw
         )
-        i, r = begin + top, begin + other
+        alpha, js, kl, flip_label = alone.columns(top)
+        r_alpha, r_js, r_kl, r_flip_label = alone.columns(other)
+        i = alone.begin + top
         tables.append(
             pa.table(
                 [
                     rows[kept],
                     pa.repeat(ranking, len(kept)),
                     top,
-                    weights[i],
-                    js[i],
-                    flip_label[i],
+                    alpha,
+                    js,
+                    kl,
+                    flip_label,
                     other,
-                    weights[r],
-                    js[r],
-                    flip_label[r],
-                    weights[i] - weights[r],
-                    js[i] - js[r],
-                    _mean_of_others(weights, offsets, kept, i),
-                    _mean_of_others(js, offsets, kept, i),
-                    _mean_of_others((flip_label >= 0).astype(np.float64), offsets, kept, i),
+                    r_alpha,
+                    r_js,
+                    r_kl,
+                    r_flip_label,
+                    alpha - r_alpha,
+                    js - r_js,
+                    _mean_of_others(alone.weights, offsets, kept, i),
+                    _mean_of_others(alone.js, offsets, kept, i),
+                    _mean_of_others(flips, offsets, kept, i),
+                    _mean_of_others(flips, offsets, kept, alone.begin),
                 ],
                 schema=_SINGLE,
+            )
+        )
+    return pa.concat_tables(tables)
+
+
+def _erased(alone: _Alone, config: Config, rows: Ints) -> pa.Table:
+    places = [("random", order, order, 1) for order in range(config.random_orders)]
+    for number, (ranking, wanted) in enumerate(
+        (("attention", (1, 2, -1, -2)), ("gradient", (1, 2)), ("product", (1, 2)))
+    ):
+        places += [(ranking, 0, config.random_orders + number, place) for place in wanted]
+    tables = []
+    for ranking, order, row, place in places:
+        items = alone.place(row, place)
+        count = len(items)
+        tables.append(
+            pa.table(
+                [
+                    rows[alone.kept],
+                    pa.repeat(ranking, count),
+                    pa.repeat(order, count),
+                    pa.repeat(place, count),
+                    items,
+                    *alone.columns(items),
+                ],
+                schema=_ERASED,
             )
         )
     return pa.concat_tables(tables)
@@ -561,7 +738,8 @@ def _multi(
     flip_label = _ints(w.prefixes.flip_label)[:, kept]
     mass = w.prefixes.removed_mass.double().cpu().numpy()[:, kept]
     orders = [("random", order) for order in range(config.random_orders)]
-    orders += [(ranking, 0) for ranking in SINGLE_RANKINGS]
+    orders += [(ranking, 0) for ranking in (*SINGLE_RANKINGS, ASCENDING)]
+    never = _NEVER[config.never_flips]
     smallest = np.full(len(kept), np.nan)
     if w.minimal is not None:
         size = _ints(w.minimal.size)[kept]
@@ -583,8 +761,8 @@ def _multi(
                     pa.repeat(order, len(kept)),
                     first_flip[row],
                     flip_label[row],
-                    items / n[kept],
-                    np.where(flips, mass[row], np.nan),
+                    np.where(flips, items / n[kept], never),
+                    np.where(flips, mass[row], never),
                     items / smallest,
                 ],
                 schema=_MULTI,
@@ -639,11 +817,12 @@ def aggregate(folder: Path, config: Config) -> dict[str, Any]:
         config: resampling.
 
     Returns:
-        JSON-able: `counts`, `single` (a record for each ranking) and `multi` (likewise). Every
-        estimate is `{"value", "low", "high"}`, None where undefined. Never-flipping instances are
-        left out of fraction, mass and gap for each ranking separately, as the paper's box plots
-        do; contingency tables and ΔJS keep them. Gaps and `share_optimal` are over the instances
-        of `choosable`.
+        JSON-able: `counts`, `uniform`, `single` (a record for each ranking), `multi` (likewise)
+        and `pairs` (a record for each of `PAIRS`). Every estimate is `{"value", "low", "high"}`,
+        None where undefined. Never-flipping instances are left out of fraction, mass and gap for
+        each ranking separately, as the paper's box plots do, unless `never_flips` is `one`;
+        contingency tables and ΔJS keep them. Gaps and `share_optimal` are over the instances of
+        `choosable`; `common` over those that flip under every ranking.
     """
     options: dict[str, Any] = {
         "seed": config.seed,
@@ -652,9 +831,28 @@ def aggregate(folder: Path, config: Config) -> dict[str, Any]:
     }
     return {
         "counts": _counts(folder),
+        "uniform": _aggregate_uniform(folder, options),
         "single": [_aggregate_single(folder, ranking, options) for ranking in SINGLE_RANKINGS],
         "multi": _aggregate_multi(folder, options),
+        "pairs": _aggregate_pairs(folder, options),
     }
+
+
+def _known(values: pd.Series[float]) -> pd.Series[float]:
+    """Hide what stands for "never" and is to be left out."""
+    return values.where(values >= 0)
+
+
+def _first_flips(folder: Path, ranking: str) -> Ints:
+    """Read the first flips of a ranking, of the first order where there are several; `[N]`."""
+    table = _read(folder, "multi", ["order", "first_flip"], ranking)
+    return np.asarray(table.loc[table["order"] == 0, "first_flip"].to_numpy(), dtype=np.int64)
+
+
+def _smallest(folder: Path) -> pd.Series[float]:
+    """Read the fractions of the smallest sets, NaN where there is none; empty where unknown."""
+    table = _read(folder, "multi", ["first_flip", "fraction"], "minimal")
+    return table["fraction"].where(table["first_flip"] > 0)
 
 
 def _read(folder: Path, table: str, columns: list[str], ranking: str | None = None) -> pd.DataFrame:
@@ -686,25 +884,105 @@ def _counts(folder: Path) -> dict[str, Any]:
     counts["bias_label_counts"] = {
         str(label): int(count) for label, count in analysed["bias_label"].value_counts().items()
     }
-    smallest = _read(folder, "multi", ["fraction"], "minimal")["fraction"]
+    smallest = _smallest(folder)
     counts["smallest_set"] = {
         "known": len(smallest),
         "none": int(smallest.isna().sum()),
         "everything": int((smallest == 1).sum()),
         "some": int((smallest < 1).sum()),
     }
+    flips = {ranking: _first_flips(folder, ranking) > 0 for ranking in RANKINGS}
+    changed = np.stack(list(flips.values()))  # [4, N]
+    counts["never_flip"] = {
+        # The paper's words: instances whose decision never changed, whatever the ranking.
+        "paper": int((~changed.any(axis=0)).sum()),
+        # Its code: for each ranking those that it never flips.
+        "code": {ranking: int((~flips[ranking]).sum()) for ranking in RANKINGS},
+        "flip_under_all": int(changed.all(axis=0).sum()),
+    }
     return counts
 
 
+def _aggregate_uniform(folder: Path, options: dict[str, Any]) -> dict[str, Any]:
+    table = _read(folder, "instances", ["excluded", "uniform_kl", "uniform_js"])
+    table = table[table["excluded"] == ""]
+    result = {}
+    for name in ("kl", "js"):
+        values = table[f"uniform_{name}"].to_numpy()
+        estimates = summarise(values, name=f"uniform/{name}", **options)
+        result[name] = _json({key: estimates[key] for key in ("mean", "q1", "median", "q3")})
+    return result
+
+
+def _aggregate_pairs(folder: Path, options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Compare rankings two by two: which needs fewer items, instance by instance.
+
+    Judged are the instances that at least one of the two flips; a ranking that flips where the
+    other never does wins (Serrano and Smith 2019, section 5.4, and their code).
+    """
+    flips = {ranking: _first_flips(folder, ranking) for ranking in RANKINGS}
+    optimal = _first_flips(folder, "minimal")
+    records = []
+    for first, second in PAIRS:
+        a, b = flips[first], flips[second]
+        judged = (a > 0) | (b > 0)
+        never = np.iinfo(np.int64).max
+        x, y = np.where(a > 0, a, never), np.where(b > 0, b, never)
+        outcome = np.stack([judged & (x < y), judged & (y < x), judged & (x == y)], axis=1)
+        wins, losses, ties = (int(count) for count in outcome.sum(axis=0))
+        sign, mcnemar = (
+            compare(wins, losses),
+            compare(int(((a > 0) & (b < 0)).sum()), int(((b > 0) & (a < 0)).sum())),
+        )
+        share, _, _ = means(outcome[judged], name=f"pairs/{first}/{second}", **options)
+        best = optimal[judged] if len(optimal) else np.zeros(int(judged.sum()), dtype=np.int64)
+        records.append(
+            {
+                "first": first,
+                "second": second,
+                "instances": len(a),
+                "judged": int(judged.sum()),
+                "first_smaller": wins,
+                "second_smaller": losses,
+                "ties": ties,
+                "share_first_smaller": share.to_json(),
+                "share_of_all": None if len(a) == 0 else wins / len(a),
+                "times_as_many": None if losses == 0 else wins / losses,
+                "p_sign": sign.p_sign,
+                "mcnemar": mcnemar.statistic,
+                "p_mcnemar": mcnemar.p_mcnemar,
+                "flips_only_first": mcnemar.first,
+                "flips_only_second": mcnemar.second,
+                # The gold standard: how often the better of the two is as short as possible.
+                "share_optimal": None
+                if not len(best) or not len(optimal)
+                else float((np.minimum(x, y)[judged] == best).mean()),
+            }
+        )
+    return records
+
+
 def _aggregate_single(folder: Path, ranking: str, options: dict[str, Any]) -> dict[str, Any]:
-    columns = ["alpha", "js", "flip_label", "r_flip_label", "delta_alpha", "delta_js"]
-    columns += ["others_alpha", "others_js", "others_flip_share"]
+    columns = ["alpha", "js", "item", "flip_label", "r_flip_label", "delta_alpha", "delta_js"]
+    columns += ["others_alpha", "others_js", "others_flip_share", "later_flip_share"]
     table = _read(folder, "single", columns, ranking)
     top = table["flip_label"].to_numpy() >= 0
     other = table["r_flip_label"].to_numpy() >= 0
     drawn = np.stack([top & other, top & ~other, ~top & other, ~top & ~other], axis=1)
-    share = table["others_flip_share"].to_numpy()
-    expected = np.stack([top * share, top * (1 - share), ~top * share, ~top * (1 - share)], axis=1)
+    instances = _read(folder, "instances", ["n", "excluded"])
+    n = instances.loc[instances["excluded"] == "", "n"].to_numpy()
+    # For each rule of drawing r: how often r flips, exactly, and how often r is the top item.
+    others, later = table["others_flip_share"].to_numpy(), table["later_flip_share"].to_numpy()
+    rules = {
+        "different": (others, np.zeros(len(n))),
+        "uniform": ((others * (n - 1) + top) / n, 1 / n),
+        "legacy": (later, np.where(table["item"].to_numpy() > 0, 1 / (n - 1), 0.0)),
+    }
+    expected = {
+        rule: np.stack([top * s, top * (1 - s), ~top * s, ~top * (1 - s), same], axis=1)
+        for rule, (s, same) in rules.items()
+    }
+    best = _first_flips(folder, "minimal")
     delta_js = table["delta_js"].to_numpy()
     expected_delta_js = (table["js"] - table["others_js"]).to_numpy()
 
@@ -716,6 +994,11 @@ def _aggregate_single(folder: Path, ranking: str, options: dict[str, Any]) -> di
         return means(values, name=f"single/{ranking}/{what}", **options)
 
     negative = (delta_js < -_NEGATIVE)[:, None]
+    test = compare(int(drawn[:, 1].sum()), int(drawn[:, 2].sum()))
+    by_rule = {
+        rule: dict(zip((*CELLS, "same_item"), shares(values, f"expected/{rule}"), strict=True))
+        for rule, values in expected.items()
+    }
     return {
         "ranking": ranking,
         "instances": len(table),
@@ -725,9 +1008,14 @@ def _aggregate_single(folder: Path, ranking: str, options: dict[str, Any]) -> di
                 zip(CELLS, shares(drawn, "contingency"), strict=True)
             )
         },
-        "expected_contingency": _json(
-            dict(zip(CELLS, shares(expected, "expected_contingency"), strict=True))
-        ),
+        "expected_contingency": {rule: _json(cells) for rule, cells in by_rule.items()},
+        "mcnemar": test.statistic,
+        "p_mcnemar": test.p_mcnemar,
+        "p_sign": test.p_sign,
+        # The gold standard of this test: how often some item flips the decision alone.
+        "share_any_item_flips": shares((best == 1)[:, None], "any")[0].to_json()
+        if len(best)
+        else UNDEFINED.to_json(),
         "delta_js": describe(delta_js, "delta_js"),
         "delta_alpha": describe(table["delta_alpha"].to_numpy(), "delta_alpha"),
         "expected_delta_js": describe(expected_delta_js, "expected_delta_js"),
@@ -736,7 +1024,8 @@ def _aggregate_single(folder: Path, ranking: str, options: dict[str, Any]) -> di
 
 
 def _aggregate_multi(folder: Path, options: dict[str, Any]) -> list[dict[str, Any]]:
-    choice = choosable(_read(folder, "multi", ["fraction"], "minimal")["fraction"])
+    choice = choosable(_smallest(folder))
+    common = np.stack([_first_flips(folder, r) > 0 for r in RANKINGS]).all(axis=0)  # [N]
     records = []
     for ranking in (*RANKINGS, "minimal"):
         table = _read(folder, "multi", ["order", "first_flip", "fraction", "mass", "gap"], ranking)
@@ -747,7 +1036,7 @@ def _aggregate_multi(folder: Path, options: dict[str, Any]) -> list[dict[str, An
         def column(name: str, table: pd.DataFrame = table, orders: int = orders) -> Floats:
             # Rows of one instance and its orders: [N, orders].
             by_order = [
-                table.loc[table["order"] == order, name].to_numpy(dtype=np.float64)
+                _known(table.loc[table["order"] == order, name]).to_numpy(dtype=np.float64)
                 for order in range(orders)
             ]
             return np.stack(by_order, axis=1)
@@ -759,15 +1048,19 @@ def _aggregate_multi(folder: Path, options: dict[str, Any]) -> list[dict[str, An
             "ranking": ranking,
             "orders": orders,
             "instances": len(fraction),
-            "flipped": int(np.count_nonzero(~np.isnan(fraction))),
-            "never": int(np.count_nonzero(np.isnan(fraction))),
+            "flipped": int((table["first_flip"] > 0).sum()),
+            "never": int((table["first_flip"] < 0).sum()),
         }
         for name in ("fraction", "mass", "gap"):
             values = column(name)[choice] if name == "gap" else column(name)
             estimates = summarise(values, name=f"multi/{ranking}/{name}", **options)
-            if name == "fraction":
-                record["share_flipped"] = estimates["share"].to_json()
             record[name] = _json({k: estimates[k] for k in ("mean", "q1", "median", "q3")})
+        flipped = (column("first_flip") > 0).mean(axis=1, keepdims=True)
+        record["share_flipped"] = means(flipped, name=f"multi/{ranking}/flipped", **options)[
+            0
+        ].to_json()
+        of_common = summarise(fraction[common], name=f"multi/{ranking}/common", **options)
+        record["common"] = _json({k: of_common[k] for k in ("mean", "q1", "median", "q3")})
         optimal = (column("gap")[choice] <= 1).mean(axis=1, keepdims=True)
         record["share_optimal"] = means(optimal, name=f"multi/{ranking}/optimal", **options)[
             0
@@ -827,8 +1120,16 @@ def _show(chunk: Chunk, config: Config, rows: list[int]) -> Iterator[dict[str, A
     batch = chunk.batch
     texts = chunk.texts or []
     minimal = batch.values.dim() == 2
-    w = fae.sweep(batch, rankings=("attention",), minimal=minimal, backend=config.backend)
-    order = _ints(fae.rank(batch, "attention", backend=config.backend))
+    w = fae.sweep(
+        batch,
+        rankings=("attention",),
+        orders=True,
+        single=False,
+        minimal=minimal,
+        backend=config.backend,
+    )
+    assert w.prefixes.order is not None  # asked for
+    order = _ints(w.prefixes.order[0])
     smallest = None if w.minimal is None else _ints(w.minimal.order)
     weights = attention_weights(batch)
     offsets = _ints(batch.offsets)

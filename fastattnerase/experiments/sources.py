@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _ITEMS = 65_536  # items of a batch read from a file; one longer instance makes a batch of its own
 _INSTANCES = 2_048
+_DOCUMENTS = 1_024  # documents read at a time, from a data set that may be on disk
 _REQUIRED = ("values", "offsets", "head_weight", "head_bias")
 _OPTIONAL = ("scores", "weights", "labels", "ids", "logits")
 
@@ -69,7 +70,11 @@ class ModelSource:
 
     def chunks(self, start: int) -> Iterator[Chunk]:
         """Yield the documents from number `start` on."""
-        return self._chunks(self.dataset[start:])
+        while start < len(self.dataset):
+            # Blocks begin at the same documents wherever a run goes on, and so do batches.
+            stop = min((start // _DOCUMENTS + 1) * _DOCUMENTS, len(self.dataset))
+            yield from self._chunks(self.dataset[start:stop])
+            start = stop
 
     def select(self, rows: list[int]) -> Iterator[Chunk]:
         """Yield the documents of these numbers."""

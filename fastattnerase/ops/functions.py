@@ -118,6 +118,7 @@ def erase_prefixes(
     *,
     curves: Sequence[str] = (),
     direction: str = "erase",
+    orders: bool = False,
     seed: int = 0,
     random_orders: int = 1,
     backend: str = "auto",
@@ -137,6 +138,7 @@ def erase_prefixes(
             distribution, natural logarithm), "label_prob", "mass", "decision", "logits".
         direction: "erase" the first k, or "keep" only them: the first flip is then the smallest
             k >= 1 whose top k items alone give the original label.
+        orders: whether the rankings' orders are returned too.
         seed: of the ranking "random", 0 … 2^63 - 1.
         random_orders: how many rows the ranking "random" stands for, 1 or more.
         backend: "auto" or the name of one; see `backends()`.
@@ -168,6 +170,7 @@ def erase_prefixes(
         rankings,
         curves=curves,
         direction=direction,
+        orders=orders,
         seed=seed,
         random_orders=random_orders,
         single=False,
@@ -268,6 +271,7 @@ def sweep(
     *,
     curves: Sequence[str] = (),
     direction: str = "erase",
+    orders: bool = False,
     seed: int = 0,
     random_orders: int = 1,
     single: bool = True,
@@ -280,7 +284,7 @@ def sweep(
 
     Args:
         batch: B instances of T items in all.
-        rankings, curves, direction, seed, random_orders: as of `erase_prefixes`.
+        rankings, curves, direction, orders, seed, random_orders: as of `erase_prefixes`.
         single: whether every item is erased alone.
         minimal: whether the minimal flipping set is looked for.
         backend: "auto" or the name of one; see `backends()`.
@@ -320,6 +324,8 @@ def sweep(
             known = ", ".join(repr(name) for name in CURVES)
             raise ValueError(f"curves: given {curve!r}, needed one of {known}")
         wants |= _CURVE_BIT[curve]
+    if orders:
+        wants |= BIT["order"]
     if single:
         wants |= _SINGLE_BITS
     if minimal:
@@ -338,6 +344,7 @@ def sweep(
         out.removed_mass,
         {curve: getattr(out, f"curve_{curve}") for curve in curves},
         offsets,
+        out.order,
     )
     items = smallest = None
     if single:

@@ -53,6 +53,8 @@ class PrefixErasure(_Movable):
     """Name to [R, T + B], of instance b the points `curve_offsets[b]` to `curve_offsets[b + 1]`."""
     offsets: Tensor
     """[B + 1], int64: where each instance's items begin."""
+    order: Tensor | None = None
+    """[R, T], int64: positions, most important first; None where not asked for."""
 
     @property
     def curve_offsets(self) -> Tensor:

@@ -95,5 +95,8 @@ def _contingency(result: Result) -> Iterator[dict[str, Any]]:
                 "cell": cell,
                 "count": drawn["count"],
                 **_flat("share", drawn),
-                **_flat("expected_share", record["expected_contingency"][cell]),
+                **_flat(
+                    "expected_share",
+                    record["expected_contingency"][result.run["config"]["random_item"]][cell],
+                ),
             }

@@ -203,7 +203,7 @@ def _singles(result: Result) -> str:
         f"decisions, erasing only a random other item {percent(random + both, 1)}; in "
         f"{percent(neither, 1)} neither does. "
     )
-    ahead = record["expected_contingency"]
+    ahead = record["expected_contingency"][result.run["config"]["random_item"]]
     text += (
         f"Averaged over all other items instead of one drawn, the top item alone flips "
         f"{percent(ahead['only_top']['value'], 1)} and another alone "

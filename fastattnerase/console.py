@@ -1,0 +1,91 @@
+"""What every command of the command line shares: output, progress, one line for a mistake."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+
+def command(app: typer.Typer, example: str) -> Callable[[_Command], _Command]:
+    """Register a command: its example in the help, one line for each mistake of the user's.
+
+    Args:
+        app: where to register it, under its own name.
+        example: a whole command line.
+
+    Returns:
+        A decorator.
+    """
+
+    def decorate(function: _Command) -> _Command:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> None:
+            with one_line_errors():
+                function(*args, **kwargs)
+
+        app.command(epilog=f"Example: [bold]{example}[/bold]")(wrapped)
+        return function
+
+    return decorate
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn the user's mistakes and Ctrl-C into one line; what is unexpected keeps its traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        fail("interrupted; what is finished is kept, the same command goes on from there", 130)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        fail(f"{error.filename}: {error.strerror}")
+    except ValueError as error:
+        from fastattnerase.data import DataError
+        from fastattnerase.experiments.rundir import RunError
+        from fastattnerase.models import ModelError
+
+        if not isinstance(error, (DataError, RunError, ModelError)):
+            raise
+        fail(str(error))
+
+
+def fail(message: str, code: int = USER_ERROR) -> None:
+    """Print one line and end the command."""
+    err.print(f"[bold red]{'stopped' if code == INTERRUPTED else 'error'}:[/] ", end="")
+    err.print(message, markup=False, soft_wrap=True)
+    raise typer.Exit(code) from None
+
+
+def progress() -> Progress:
+    """Make progress bars that say how much time is left."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=err,
+    )
