@@ -1,6 +1,6 @@
 """Builds and loads `_emu`, the CUDA kernels on the host emulator; see kernels/README.md.
 
-    register(load())        # the backend "cuda-emulated" takes tensors on the CPU
+register(load())        # the backend "cuda-emulated" takes tensors on the CPU
 """
 
 from __future__ import annotations

@@ -46,9 +46,17 @@ EDITS = [
     ("walk.cuh", "order[keep ? t : n - 1 - t]", ("n - 1 - t", "n - t")),
     ("walk.cuh", "for (int k = 0; active && k < chunk; ++k)", ("k < chunk", "k <= chunk")),
     ("walk.cuh", "const bool full = t == n - 1;", ("t == n - 1", "t == n")),
-    ("walk.cuh", "const int from = event_t + 1", ("event_t + 1 > begin ? event_t + 1", "event_t > begin ? event_t")),
+    (
+        "walk.cuh",
+        "const int from = event_t + 1",
+        ("event_t + 1 > begin ? event_t + 1", "event_t > begin ? event_t"),
+    ),
     ("facts.cuh", "if (chunk < 8) chunk = 8;", ("chunk < 8", "chunk < 0")),
-    ("facts.cuh", "const int end = begin + chunk < m", ("begin + chunk < m ? begin + chunk : m", "begin + chunk")),
+    (
+        "facts.cuh",
+        "const int end = begin + chunk < m",
+        ("begin + chunk < m ? begin + chunk : m", "begin + chunk"),
+    ),
     ("facts.cuh", "if (i < 0 || i >= v.n)", ("i >= v.n", "i > v.n")),
     ("facts.cuh", "atomicOr(&marks", ("wrong ||", "wrong &&")),
     ("rankings.cuh", "safe = a < 0.5", ("a < 0.5 * f.mass", "true")),
@@ -102,8 +110,11 @@ def check(mutant: Mutant, work: Path) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "test_paths.py"],
             cwd=ROOT / "python_tests" / "cuda",
-            env=os.environ | {"FASTATTNERASE_EMU_BUILD": str(work / "build"),
-                              "FASTATTNERASE_EMU_SOURCE": str(work)},
+            env=os.environ
+            | {
+                "FASTATTNERASE_EMU_BUILD": str(work / "build"),
+                "FASTATTNERASE_EMU_SOURCE": str(work),
+            },
             capture_output=True,
             text=True,
             check=False,
