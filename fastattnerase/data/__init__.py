@@ -3,7 +3,6 @@
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.corpus import (
     Corpus,
-    Example,
     demo_config,
     demo_corpus,
     load_corpus,
@@ -11,7 +10,6 @@ from fastattnerase.data.corpus import (
 )
 from fastattnerase.data.dataset import (
     Dataset,
-    Document,
     DocumentBatch,
     PreparedCorpus,
     batches_in_order,
@@ -20,15 +18,21 @@ from fastattnerase.data.dataset import (
     prepare,
     shuffled_batches,
 )
+from fastattnerase.data.documents import Document, Sizes, StoredDocuments
 from fastattnerase.data.errors import DataError
+from fastattnerase.data.examples import Example
 from fastattnerase.data.readers import READERS, register_reader
+from fastattnerase.data.statistics import CorpusStatistics, corpus_statistics
+from fastattnerase.data.stored import prepare_stored
 from fastattnerase.data.tokens import TokenisedText, tokenise
 from fastattnerase.data.vectors import WordVectors, read_vectors
 from fastattnerase.data.vocabulary import Vocabulary
+from fastattnerase.data.word2vec import Word2VecConfig, train_word2vec
 
 __all__ = [
     "READERS",
     "Corpus",
+    "CorpusStatistics",
     "DataConfig",
     "DataError",
     "Dataset",
@@ -36,19 +40,25 @@ __all__ = [
     "DocumentBatch",
     "Example",
     "PreparedCorpus",
+    "Sizes",
+    "StoredDocuments",
     "TokenisedText",
     "Vocabulary",
+    "Word2VecConfig",
     "WordVectors",
     "batches_in_order",
     "collate",
+    "corpus_statistics",
     "demo_config",
     "demo_corpus",
     "encode",
     "load_corpus",
     "load_examples",
     "prepare",
+    "prepare_stored",
     "read_vectors",
     "register_reader",
     "shuffled_batches",
     "tokenise",
+    "train_word2vec",
 ]

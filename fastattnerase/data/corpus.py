@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.errors import DataError
+from fastattnerase.data.examples import NO_LABEL, Example
 from fastattnerase.data.readers import find_reader
 from fastattnerase.data.readers.sentiment_sentences import FOLDER as _DEMO_FOLDER
+from fastattnerase.data.splits import SPLITS, draw_splits
+from fastattnerase.data.tokens import tokenise
 
 _SPLIT_NAMES = {
     "train": "train",
@@ -23,22 +28,6 @@ _SPLIT_NAMES = {
     "validation": "dev",
     "test": "test",
 }
-_SPLITS = ("train", "dev", "test")
-NO_LABEL = -1
-
-
-class Example(NamedTuple):
-    """One labelled text.
-
-    Attributes:
-        id: the number of its row among all rows read, from 0; unique over the splits.
-        text: the text, not empty.
-        label: the index of its class; -1 where the data carry no label.
-    """
-
-    id: int
-    text: str
-    label: int
 
 
 @dataclass(frozen=True)
@@ -52,7 +41,8 @@ class Corpus:
         classes: the labels' names; `label` is an index into them. Sorted, by value where all are
             numbers.
         dropped: how many rows were left out, by reason; `empty_text` counts those whose text is
-            empty or white space.
+            empty or white space, `other_label` and `no_label` those outside `DataConfig.classes`,
+            `beyond_quota` those that a quota draw had no room for.
     """
 
     train: list[Example]
@@ -62,7 +52,9 @@ class Corpus:
     dropped: dict[str, int] = field(default_factory=dict)
 
 
-class _Row(NamedTuple):
+class Row(NamedTuple):
+    """One row of a file, in the split that the file says."""
+
     id: int
     text: str
     label: str
@@ -74,9 +66,9 @@ def load_corpus(config: DataConfig) -> Corpus:
     """Read labelled texts and split them.
 
     Rows with an empty text are left out and counted. Splits that no file and no split column gives
-    are drawn from the training rows: stratified by label, by a hash of the seed and the row number,
-    so that the same file and seed give the same split everywhere. At least one row of each class
-    stays in train.
+    are drawn from the training rows, as `DataConfig.draw` says, by a hash of the seed and the row
+    number, so that the same file and seed give the same split everywhere. At least one row of each
+    class stays in train in a stratified draw.
 
     Args:
         config: files, columns and splits.
@@ -94,22 +86,62 @@ def load_corpus(config: DataConfig) -> Corpus:
         (2400, 300, 300, ['0', '1'])
     """
     dropped: Counter[str] = Counter()
-    rows = list(_drop_empty(_rows(config), dropped))
-    source = config.path or config.train or config.reader
-    if not any(row.split == "train" for row in rows):
-        raise DataError(f"{source}: no rows to train on (rows left out: {dict(dropped) or 'none'})")
-    missing = tuple(split for split in ("dev", "test") if not any(r.split == split for r in rows))
-    rows = _draw(rows, missing, config)
-    classes = _sort_labels({row.label for row in rows if row.split == "train"})
-    if len(classes) < 2:
+    rows = list(read_rows(config, dropped))
+    if not rows:
+        raise no_rows(config, dropped)
+
+    def fits(indices: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        texts = (Example(rows[i].id, rows[i].text, NO_LABEL) for i in indices.tolist())
+        tokenised = tokenise(texts, line_breaks=config.line_breaks, sentences=config.sentences)
+        return np.array([config.fits([len(s) for s in text.sentences]) for text in tokenised])
+
+    drawn = draw_splits(
+        np.array([row.id for row in rows], dtype=np.int64),
+        [row.label for row in rows],
+        np.array([SPLITS.index(row.split) for row in rows], dtype=np.int64),
+        config,
+        fits,
+    )
+    classes = find_classes(
+        (r.label for r, split in zip(rows, drawn, strict=True) if split == 0), config
+    )
+    splits: dict[str, list[Example]] = {split: [] for split in SPLITS}
+    for row, split in zip(rows, drawn.tolist(), strict=True):
+        if split >= 0:
+            splits[SPLITS[split]].append(_example(row, classes))
+        else:
+            dropped["beyond_quota"] += 1
+    if not splits["train"]:
+        raise no_rows(config, dropped)
+    return Corpus(**splits, classes=classes, dropped=dict(dropped))
+
+
+def no_rows(config: DataConfig, dropped: Counter[str]) -> DataError:
+    """Make the error for data without rows to train on."""
+    return DataError(
+        f"{_source(config)}: no rows to train on (rows left out: {dict(dropped) or 'none'})"
+    )
+
+
+def find_classes(train_labels: Iterable[str], config: DataConfig) -> list[str]:
+    """Give the classes: those of the configuration, or the sorted labels of the training rows.
+
+    Raises:
+        DataError: all training rows have the same label.
+    """
+    if config.classes is not None:
+        return list(config.classes)
+    classes = _sort_labels(set(train_labels))
+    if len(classes) == 1:
         raise DataError(
-            f"{source}: all training rows have the label {classes[0]!r} in column "
+            f"{_source(config)}: all training rows have the label {classes[0]!r} in column "
             f"{config.label_column!r}; at least two classes are needed"
         )
-    splits: dict[str, list[Example]] = {split: [] for split in _SPLITS}
-    for row in rows:
-        splits[row.split].append(_example(row, classes))
-    return Corpus(**splits, classes=classes, dropped=dict(dropped))
+    return classes
+
+
+def _source(config: DataConfig) -> str | None:
+    return config.path or config.train or config.reader
 
 
 def load_examples(
@@ -139,10 +171,10 @@ def load_examples(
         >>> examples, dropped = load_examples("new.csv", ["neg", "pos"])  # doctest: +SKIP
     """
     dropped: Counter[str] = Counter()
-    rows = _read(str(path), reader, text_column, label_column, None, "test", 0)
+    rows = _read(str(path), reader, text_column, label_column, None, "test", 0, None)
     examples = [
         _example(row, classes) if label_column else Example(row.id, row.text, NO_LABEL)
-        for row in _drop_empty(rows, dropped)
+        for row in _drop(rows, dropped, None)
     ]
     if not examples:
         raise DataError(f"{path}: no texts (rows left out: {dict(dropped) or 'none'})")
@@ -162,13 +194,18 @@ def demo_corpus() -> Corpus:
     return load_corpus(demo_config())
 
 
-def _rows(config: DataConfig) -> Iterator[_Row]:
+def read_rows(config: DataConfig, dropped: Counter[str]) -> Iterator[Row]:
+    """Stream the rows of a configuration's files that are kept; count the others in `dropped`."""
+    return _drop(_rows(config), dropped, config.classes)
+
+
+def _rows(config: DataConfig) -> Iterator[Row]:
     columns = (config.reader, config.text_column, config.label_column)
     if config.train is not None:
         start = 0
-        for split, path in zip(_SPLITS, (config.train, config.dev, config.test), strict=True):
+        for split, path in zip(SPLITS, (config.train, config.dev, config.test), strict=True):
             if path is not None:
-                for row in _read(path, *columns, None, split, start):
+                for row in _read(path, *columns, None, split, start, config.classes):
                     start = row.id + 1
                     yield row
         return
@@ -177,7 +214,7 @@ def _rows(config: DataConfig) -> Iterator[_Row]:
         if config.reader != "sentiment_sentences":
             raise DataError("path: no file given; one as path, or files as train, dev and test")
         path = str(_DEMO_FOLDER)
-    yield from _read(path, *columns, config.split_column, "train", 0)
+    yield from _read(path, *columns, config.split_column, "train", 0, config.classes)
 
 
 def _read(
@@ -188,7 +225,8 @@ def _read(
     split_column: str | None,
     split: str,
     start: int,
-) -> Iterator[_Row]:
+    classes: Sequence[str] | None,
+) -> Iterator[Row]:
     columns = [column for column in (text_column, label_column, split_column) if column is not None]
     rows = find_reader(Path(path), reader)(Path(path), columns)
     for number, values in enumerate(rows, start=1):
@@ -201,7 +239,9 @@ def _read(
                 f"{where}: column {text_column!r} holds {text!r} ({type(text).__name__}); text is "
                 "needed"
             )
-        label = "" if label_column is None else _label(values[label_column], label_column, where)
+        label = "" if label_column is None else _label(values[label_column])
+        if not label and label_column is not None and classes is None and text.strip():
+            raise DataError(f"{where}: no label in column {label_column!r}")
         if split_column is not None:
             name = str(values[split_column]).strip().lower()
             if name not in _SPLIT_NAMES:
@@ -210,27 +250,31 @@ def _read(
                     f"{', '.join(_SPLIT_NAMES)} is needed"
                 )
             split = _SPLIT_NAMES[name]
-        yield _Row(start + number - 1, text, label, split, where)
+        yield Row(start + number - 1, text, label, split, where)
 
 
-def _label(value: object, column: str, where: str) -> str:
+def _label(value: object) -> str:
+    """Write a label as text; an empty one where there is none."""
+    if value is None or (isinstance(value, float) and value != value):
+        return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # a table with gaps elsewhere stores 1 as 1.0
-    label = "" if value is None else str(value).strip()
-    if not label or (isinstance(value, float) and value != value):
-        raise DataError(f"{where}: no label in column {column!r}")
-    return label
+    return str(value).strip()
 
 
-def _drop_empty(rows: Iterable[_Row], dropped: Counter[str]) -> Iterator[_Row]:
+def _drop(
+    rows: Iterable[Row], dropped: Counter[str], classes: Sequence[str] | None
+) -> Iterator[Row]:
     for row in rows:
-        if row.text.strip():
-            yield row
-        else:
+        if not row.text.strip():
             dropped["empty_text"] += 1
+        elif classes is not None and row.label not in classes:
+            dropped["other_label" if row.label else "no_label"] += 1
+        else:
+            yield row
 
 
-def _example(row: _Row, classes: Sequence[str]) -> Example:
+def _example(row: Row, classes: Sequence[str]) -> Example:
     if row.label not in classes:
         raise DataError(
             f"{row.where}: label {row.label!r} is unknown; the classes of the training rows are "
@@ -244,39 +288,3 @@ def _sort_labels(labels: Iterable[str]) -> list[str]:
         return sorted(labels, key=lambda label: (float(label), label))
     except ValueError:
         return sorted(labels)
-
-
-def _draw(rows: list[_Row], missing: tuple[str, ...], config: DataConfig) -> list[_Row]:
-    """Move training rows to the missing splits, stratified by label."""
-    shares = dict(zip(_SPLITS, config.fractions, strict=True))
-    total = shares["train"] + sum(shares[split] for split in missing)
-    pool: dict[str, list[int]] = {}  # label → indices of its training rows, in drawn order
-    for index, row in enumerate(rows):
-        if row.split == "train":
-            pool.setdefault(row.label, []).append(index)
-    for indices in pool.values():
-        indices.sort(key=lambda index: _hash(config.seed, rows[index].id))
-    sizes = {label: len(indices) for label, indices in pool.items()}
-    rows = list(rows)
-    for split in missing:
-        counts = _allocate(sizes, shares[split] / total)
-        for label, count in counts.items():
-            for _ in range(min(count, len(pool[label]) - 1)):
-                index = pool[label].pop()
-                rows[index] = rows[index]._replace(split=split)
-    return rows
-
-
-def _allocate(sizes: dict[str, int], share: float) -> dict[str, int]:
-    """Share out a split among the classes, by largest remainder: the total is exact."""
-    exact = {label: size * share for label, size in sizes.items()}
-    counts = {label: int(value) for label, value in exact.items()}
-    left = round(sum(sizes.values()) * share) - sum(counts.values())
-    by_remainder = sorted(exact, key=lambda label: (counts[label] - exact[label], label))
-    for label in by_remainder[:left]:
-        counts[label] += 1
-    return counts
-
-
-def _hash(seed: int, row: int) -> bytes:
-    return blake2b(f"{seed}:{row}".encode(), digest_size=16).digest()

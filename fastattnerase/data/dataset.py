@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import Literal, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -12,34 +14,13 @@ import torch
 from torch import Tensor
 
 from fastattnerase.data.config import DataConfig
-from fastattnerase.data.corpus import Corpus, Example
+from fastattnerase.data.corpus import Corpus
+from fastattnerase.data.documents import Document, Sizes, StoredDocuments
+from fastattnerase.data.examples import Example
+from fastattnerase.data.splits import SPLITS
 from fastattnerase.data.tokens import TokenisedText, tokenise
 from fastattnerase.data.vectors import read_vectors
 from fastattnerase.data.vocabulary import Vocabulary
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One text as indices.
-
-    Attributes:
-        id: the example's id.
-        label: the index of its class, -1 for none.
-        token_ids: `[N]`, int64, indices into the vocabulary.
-        sentence_lengths: `[M]`, int64, words of each sentence, none 0; they add to `N`.
-        tokens: the `N` words, as in the text.
-        sentences: the `M` sentences' texts.
-    """
-
-    id: int
-    label: int
-    token_ids: npt.NDArray[np.int64]
-    sentence_lengths: npt.NDArray[np.int64]
-    tokens: list[str]
-    sentences: list[str]
-
-    def __len__(self) -> int:
-        return len(self.token_ids)
 
 
 @dataclass(frozen=True)
@@ -47,12 +28,41 @@ class Dataset(Sequence[Document]):
     """Documents, in the order of the examples.
 
     Attributes:
-        documents: the documents.
+        documents: the documents, in memory, or `StoredDocuments` on disk.
         truncated: how many were cut at `max_tokens`.
+        too_long: how many were left out by a length limit.
     """
 
-    documents: list[Document]
+    documents: Sequence[Document]
     truncated: int = 0
+    too_long: int = 0
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """The labels and lengths of the documents."""
+        if isinstance(self.documents, StoredDocuments):
+            return self.documents.sizes
+        rows = [
+            (d.label, len(d), len(d.sentence_lengths), max(d.sentence_lengths.tolist(), default=0))
+            for d in self.documents
+        ]
+        columns = np.array(rows, dtype=np.int64).reshape(len(rows), 4).T  # [4, B]
+        return Sizes(*columns)
+
+    def digest(self) -> str:
+        """Give a hash of labels, sentence boundaries and word indices, in memory or on disk."""
+        digest = blake2b(digest_size=16)
+        for column in self.sizes:
+            digest.update(column.astype("<i8").tobytes())
+        if isinstance(self.documents, StoredDocuments):
+            for part in self.documents.numbers():
+                digest.update(part.astype("<i8").tobytes())
+        else:
+            for document in self.documents:
+                digest.update(document.sentence_lengths.astype("<i8").tobytes())
+            for document in self.documents:
+                digest.update(document.token_ids.astype("<i8").tobytes())
+        return digest.hexdigest()
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -65,9 +75,9 @@ class Dataset(Sequence[Document]):
     @overload
     def __getitem__(self, index: slice) -> Dataset: ...
     def __getitem__(self, index: int | slice) -> Document | Dataset:
-        """Give one document, or a data set of some (`truncated` stays that of the whole)."""
+        """Give one document, or a data set of some (with the counts of the whole)."""
         if isinstance(index, slice):
-            return Dataset(self.documents[index], self.truncated)
+            return Dataset(self.documents[index], self.truncated, self.too_long)
         return self.documents[index]
 
 
@@ -105,6 +115,9 @@ class PreparedCorpus(NamedTuple):
         train: the training documents.
         dev: the development documents.
         test: the test documents.
+        classes: the classes' names.
+        dropped: how many rows were left out, by reason; `too_long_train` and the like count those
+            beyond a length limit.
     """
 
     vocabulary: Vocabulary
@@ -113,6 +126,16 @@ class PreparedCorpus(NamedTuple):
     train: Dataset
     dev: Dataset
     test: Dataset
+    classes: list[str]
+    dropped: dict[str, int]
+
+
+def cut(lengths: Sequence[int], max_tokens: int | None) -> list[int]:
+    """Give the sentence lengths of a document cut after so many words."""
+    if max_tokens is None or sum(lengths) <= max_tokens:
+        return list(lengths)
+    ends = np.minimum(np.cumsum(lengths), max_tokens)
+    return [length for length in np.diff(ends, prepend=0).tolist() if length]
 
 
 def encode(
@@ -144,12 +167,9 @@ def encode(
         if isinstance(text, Example):
             [text] = tokenise([text], line_breaks=line_breaks)
         tokens = [word for sentence in text.sentences for word in sentence]
-        lengths = [len(sentence) for sentence in text.sentences]
-        if max_tokens is not None and len(tokens) > max_tokens:
-            truncated += 1
-            ends = np.minimum(np.cumsum(lengths), max_tokens)
-            lengths = [n for n in np.diff(ends, prepend=0).tolist() if n]
-            tokens = tokens[:max_tokens]
+        lengths = cut([len(sentence) for sentence in text.sentences], max_tokens)
+        truncated += sum(lengths) < len(tokens)
+        tokens = tokens[: sum(lengths)]
         documents.append(
             Document(
                 text.id,
@@ -179,24 +199,46 @@ def prepare(corpus: Corpus, config: DataConfig) -> PreparedCorpus:
     Example:
         >>> prepared = prepare(demo_corpus(), demo_config())  # doctest: +SKIP
     """
-    texts = {
-        split: list(tokenise(getattr(corpus, split), line_breaks=config.line_breaks))
-        for split in ("train", "dev", "test")
-    }
+    texts: dict[str, list[TokenisedText]] = {}
+    too_long = dict.fromkeys(SPLITS, 0)
+    for split in SPLITS:
+        found = list(
+            tokenise(
+                getattr(corpus, split), line_breaks=config.line_breaks, sentences=config.sentences
+            )
+        )
+        texts[split] = found
+        if split in config.limited_splits and config.length_limited:
+            texts[split] = [t for t in found if config.fits([len(s) for s in t.sentences])]
+            too_long[split] = len(found) - len(texts[split])
     vocabulary = Vocabulary.build(
         (words for split in ("train", "dev") for text in texts[split] for words in text.sentences),
         min_count=config.min_count,
         lower_case=config.lower_case,
     )
-    embeddings, found = None, 0
-    if config.vectors is not None:
-        embeddings, found = read_vectors(
-            config.vectors, vocabulary, unit=config.unit_vectors, seed=config.seed
-        )
+    embeddings, vectors_found = load_vectors(config, vocabulary)
     splits = {
-        split: encode(texts[split], vocabulary, max_tokens=config.max_tokens) for split in texts
+        split: replace(
+            encode(texts[split], vocabulary, max_tokens=config.max_tokens), too_long=too_long[split]
+        )
+        for split in SPLITS
     }
-    return PreparedCorpus(vocabulary, embeddings, found, **splits)
+    dropped = count_dropped(corpus.dropped, too_long)
+    return PreparedCorpus(
+        vocabulary, embeddings, vectors_found, **splits, classes=corpus.classes, dropped=dropped
+    )
+
+
+def load_vectors(config: DataConfig, vocabulary: Vocabulary) -> tuple[Tensor | None, int]:
+    """Read the configuration's word vectors, where it names a file; count the words found."""
+    if config.vectors is None:
+        return None, 0
+    return read_vectors(config.vectors, vocabulary, unit=config.unit_vectors, seed=config.seed)
+
+
+def count_dropped(dropped: Mapping[str, int], too_long: Mapping[str, int]) -> dict[str, int]:
+    """Put together why rows were left out."""
+    return dict(dropped) | {f"too_long_{split}": n for split, n in too_long.items() if n}
 
 
 def collate(documents: Sequence[Document]) -> DocumentBatch:
@@ -245,7 +287,12 @@ def batches_in_order(dataset: Dataset, batch_tokens: int) -> Iterator[DocumentBa
 
 
 def shuffled_batches(
-    dataset: Dataset, batch_size: int, batch_tokens: int, seed: int
+    dataset: Dataset,
+    batch_size: int,
+    batch_tokens: int,
+    seed: int,
+    *,
+    unit: Literal["document", "sentence"] = "document",
 ) -> list[list[int]]:
     """Draw the training batches of one epoch: documents of similar length together.
 
@@ -258,20 +305,25 @@ def shuffled_batches(
         batch_tokens: longest length times documents of a batch, at most; a longer document makes a
             batch of its own.
         seed: of the noise and the shuffle.
+        unit: what `batch_tokens` measures: the words of the longest `document`, with documents
+            sorted by words; or those of the longest `sentence`, with documents sorted by sentences.
 
     Returns:
         The batches, as indices into the data set; every document is in one.
     """
     generator = torch.Generator().manual_seed(seed)
+    sizes = dataset.sizes
     noise = 1 + 0.1 * (2 * torch.rand(len(dataset), generator=generator) - 1)  # [B]
-    lengths = torch.tensor([len(document) for document in dataset])  # [B]
+    by_sentence = unit == "sentence"
+    keys = torch.from_numpy(sizes.sentences if by_sentence else sizes.words)  # [B]
+    lengths = (sizes.longest_sentence if by_sentence else sizes.words).tolist()
     batches: list[list[int]] = [[]]
     longest = 0
-    for index in torch.argsort(lengths * noise, stable=True).tolist():
+    for index in torch.argsort(keys * noise, stable=True).tolist():
         batch = batches[-1]
-        longest = max(longest, len(dataset[index]))
+        longest = max(longest, lengths[index])
         if batch and (len(batch) == batch_size or longest * (len(batch) + 1) > batch_tokens):
             batches.append(batch := [])
-            longest = len(dataset[index])
+            longest = lengths[index]
         batch.append(index)
     return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]

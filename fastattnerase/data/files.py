@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import lzma
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 import pyarrow as pa
 
 from fastattnerase.data.errors import DataError
 
+_SEPARATORS = re.compile(r"[\s,\[\]]*")
 COMPRESSIONS = (".xz", ".gz", ".zst")
 
 
@@ -44,6 +47,34 @@ def _open_binary(path: Path) -> IO[bytes]:
     if compression == ".zst":
         return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
     return open(path, "rb")
+
+
+@contextmanager
+def open_binary(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file as bytes, through its decompression where the name ends in .xz, .gz or .zst.
+
+    Args:
+        path: the file.
+
+    Yields:
+        The open file.
+
+    Raises:
+        DataError: no such file, not readable, damaged compression.
+    """
+    _require_file(path)
+    try:
+        with _open_binary(path) as file:
+            yield file
+    except (lzma.LZMAError, EOFError, OSError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+
+
+def _require_file(path: Path) -> None:
+    if not path.exists():
+        raise DataError(f"{path}: no such file")
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; a file is needed")
 
 
 def _describe_bad_byte(path: Path) -> str:
@@ -79,10 +110,7 @@ def open_text(path: Path) -> Iterator[TextIO]:
         DataError: no such file, not readable, damaged compression, or a byte that is not UTF-8
             (with its line and offset).
     """
-    if not path.exists():
-        raise DataError(f"{path}: no such file")
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; a file is needed")
+    _require_file(path)
     try:
         with io.TextIOWrapper(_open_binary(path), encoding="utf-8-sig", newline="") as file:
             yield file
@@ -92,3 +120,46 @@ def open_text(path: Path) -> Iterator[TextIO]:
         ) from error
     except (lzma.LZMAError, EOFError, OSError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
+
+
+def stream_json(path: Path) -> Iterator[dict[str, Any]]:
+    """Stream the objects of a JSON file: one array of objects, or objects one after another.
+
+    Args:
+        path: the file, plain or `.xz`, `.gz`, `.zst`.
+
+    Yields:
+        The objects.
+
+    Raises:
+        DataError: not JSON, not objects, a byte that is not UTF-8.
+    """
+    decoder = json.JSONDecoder()
+    count = 0
+    with open_text(path) as file:
+        text, position, ended = "", 0, False
+        while not ended:
+            chunk = file.read(1 << 20)
+            ended = not chunk
+            text, position = text[position:] + chunk, 0
+            while True:
+                # Brackets and commas between objects need no checking: each object is parsed.
+                position = _SEPARATORS.match(text, position).end()  # type: ignore[union-attr]
+                if position == len(text):
+                    break
+                try:
+                    value, position = decoder.raw_decode(text, position)
+                except json.JSONDecodeError as error:
+                    if not ended:
+                        break  # the object goes on in the next chunk
+                    raise DataError(
+                        f"{path}, after {count} objects, is not JSON ({error.msg}); an array of "
+                        "objects, or one object a line, is needed"
+                    ) from error
+                if not isinstance(value, dict):
+                    raise DataError(
+                        f"{path}, after {count} objects, holds a JSON {type(value).__name__}; "
+                        "objects are needed"
+                    )
+                count += 1
+                yield value

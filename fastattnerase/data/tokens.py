@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fastattnerase.data.corpus import Example
+from fastattnerase.data.errors import DataError
+from fastattnerase.data.examples import Example
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -33,41 +34,64 @@ class TokenisedText:
     sentence_texts: list[str]
 
 
-@lru_cache(maxsize=1)
-def _language() -> Language:
+@lru_cache(maxsize=2)
+def _language(sentences: str) -> Language:
     import spacy  # slow to import, and needed only where text is read
 
-    language = spacy.blank("en")
-    language.add_pipe("sentencizer")
+    if sentences == "rules":
+        language = spacy.blank("en")
+        language.add_pipe("sentencizer")
+    else:
+        try:
+            language = spacy.load(sentences, exclude=["ner", "lemmatizer", "attribute_ruler"])
+        except (OSError, ImportError) as error:
+            raise DataError(
+                f"sentences: spaCy has no pipeline {sentences!r} ({' '.join(str(error).split())}); "
+                f"install it with `python -m spacy download {sentences}`, or take 'rules'"
+            ) from error
     language.max_length = 2**31 - 1  # the limit protects parsers, and there is none
     return language
 
 
-def tokenise(examples: Iterable[Example], *, line_breaks: bool = True) -> Iterator[TokenisedText]:
+def tokenise(
+    examples: Iterable[Example], *, line_breaks: bool = True, sentences: str = "rules"
+) -> Iterator[TokenisedText]:
     """Cut texts into sentences and words.
 
     Words are spaCy's English tokens without white space; sentences end where its rule-based
-    sentencizer says, on the text's own case. Sentences without words are left out.
+    sentencizer, or a pipeline's parser, says, on the text's own case. Sentences without words are
+    left out.
 
     Args:
         examples: the texts.
         line_breaks: HTML line breaks (`<br />`) are white space.
+        sentences: `rules`, or the name or folder of an installed spaCy pipeline; or `spaces`: words
+            are what white space separates, and the text is one sentence.
 
     Yields:
         One tokenised text an example, in order.
+
+    Raises:
+        DataError: no such pipeline.
 
     Example:
         >>> [text] = tokenise([Example(7, "Isn't it? <br />No.", 1)])
         >>> text.sentences
         [['Is', "n't", 'it', '?'], ['No', '.']]
     """
-    language = _language()
+    if sentences == "spaces":
+        for example in examples:
+            words = example.text.split()
+            cut = [words] if words else []
+            yield TokenisedText(example.id, example.label, cut, [" ".join(w) for w in cut])
+        return
+    language = _language(sentences)
     for example in examples:
         text = _LINE_BREAK.sub("\n", example.text) if line_breaks else example.text
-        sentences, texts = [], []
+        found, texts = [], []
         for sentence in language(text).sents:
             words = [token.text for token in sentence if not token.is_space]
             if words:
-                sentences.append(words)
+                found.append(words)
                 texts.append(" ".join(sentence.text.split()))
-        yield TokenisedText(example.id, example.label, sentences, texts)
+        yield TokenisedText(example.id, example.label, found, texts)

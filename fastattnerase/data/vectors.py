@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -27,20 +27,25 @@ class WordVectors(NamedTuple):
 
 
 def read_vectors(
-    path: str | Path, vocabulary: Vocabulary, *, unit: bool = False, seed: int = 0
+    path: str | Path,
+    vocabulary: Vocabulary,
+    *,
+    unit: bool = False,
+    seed: int = 0,
+    missing: Literal["random", "zero"] = "random",
 ) -> WordVectors:
     """Read the vectors of a vocabulary's words.
 
     One word a line with its numbers after it, separated by single spaces; a first line of two
-    integers (word2vec's text format) is skipped. A word's first line counts. Words without a
-    vector, and the unknown word, get normal random numbers with the mean and the standard deviation
-    of those found.
+    integers (word2vec's text format) is skipped. A word's first line counts.
 
     Args:
         path: the file, plain or `.xz`, `.gz`, `.zst`.
         vocabulary: the words wanted.
         unit: scale every row to length 1.
         seed: of the random numbers.
+        missing: what words without a vector, and the unknown word, get: normal `random` numbers
+            with the mean and the standard deviation of those found, or `zero`.
 
     Returns:
         The vectors and how many words were found.
@@ -84,6 +89,8 @@ def read_vectors(
     generator = torch.Generator().manual_seed(seed)
     table = torch.randn(len(vocabulary), width, generator=generator)  # [V, E]
     table = table * float(found.std()) + float(found.mean())
+    if missing == "zero":
+        table.zero_()
     table[torch.tensor(list(rows))] = torch.from_numpy(found)
     if unit:
         table = torch.nn.functional.normalize(table, dim=1)

@@ -8,10 +8,12 @@ from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.encoders import ENCODERS, Encoder
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.mechanisms import MECHANISMS, Mechanism
+from fastattnerase.models.presets import PRESETS, Preset, corpus_config, preset
 from fastattnerase.models.saved import LoadedModel, load_model, save_model
 from fastattnerase.models.training import (
     EpochRecord,
     Evaluation,
+    Objective,
     TrainConfig,
     TrainResult,
     evaluate,
@@ -23,6 +25,7 @@ __all__ = [
     "ENCODERS",
     "KINDS",
     "MECHANISMS",
+    "PRESETS",
     "Attention",
     "AttentionClassifier",
     "Encoder",
@@ -33,13 +36,17 @@ __all__ = [
     "ModelConfig",
     "ModelError",
     "ModelOutput",
+    "Objective",
+    "Preset",
     "TrainConfig",
     "TrainResult",
     "build_model",
+    "corpus_config",
     "evaluate",
     "flan",
     "han",
     "load_model",
+    "preset",
     "save_model",
     "sequence",
     "train",

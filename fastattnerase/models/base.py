@@ -126,7 +126,9 @@ class AttentionClassifier(nn.Module, ABC):
             )
         self.config = config
         self.num_classes = num_classes
-        self.embedding = nn.Embedding(*shape, padding_idx=Vocabulary.PADDING)
+        self.embedding = nn.Embedding(
+            *shape, padding_idx=Vocabulary.PADDING, max_norm=config.embedding_max_norm
+        )
         with torch.no_grad():
             if embeddings is None:
                 self.embedding.weight.normal_(0.0, config.embedding_size**-0.5)

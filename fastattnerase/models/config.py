@@ -50,6 +50,8 @@ class ModelConfig:
         dropout_output: dropout in the classification layer.
         dropout_style: `paper` drops features of the document vector, `code` drops class logits.
         conv_dropout: dropout on the input of a conv encoder, on top of the others.
+        embedding_max_norm: word vectors that are longer are scaled to this length whenever they are
+            looked up; None leaves them.
         initialisation: `plain`: Xavier-uniform input and orthogonal recurrent weights of the GRU,
             biases zero; `code`: the same, but the second quarter of its recurrent biases is 1, as
             an LSTM's rule made it.
@@ -76,6 +78,7 @@ class ModelConfig:
     dropout_output: float = 0.3457
     dropout_style: Literal["paper", "code"] = "paper"
     conv_dropout: float = 0.3
+    embedding_max_norm: float | None = None
     initialisation: Literal["plain", "code"] = "plain"
     seed: int = 0
 

@@ -5,7 +5,20 @@ columns. To add one, write a file beside this one, decorate the function with `r
 import the file below.
 """
 
-from fastattnerase.data.readers import delimited, jsonl, parquet, sentiment_sentences
+from fastattnerase.data.readers import (
+    ag_news,
+    delimited,
+    hub,
+    imdb_held_out,
+    jmars,
+    jsonl,
+    parquet,
+    sentiment_sentences,
+    sst,
+    yahoo_l6,
+    yelp_json,
+    zhang,
+)
 from fastattnerase.data.readers.registry import (
     READERS,
     Reader,
@@ -17,11 +30,19 @@ from fastattnerase.data.readers.registry import (
 __all__ = [
     "READERS",
     "Reader",
+    "ag_news",
     "delimited",
     "find_reader",
+    "hub",
+    "imdb_held_out",
+    "jmars",
     "jsonl",
     "parquet",
     "register_reader",
     "require_columns",
     "sentiment_sentences",
+    "sst",
+    "yahoo_l6",
+    "yelp_json",
+    "zhang",
 ]
