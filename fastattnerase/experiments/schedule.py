@@ -6,35 +6,70 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from fastattnerase.experiments import rundir
-from fastattnerase.experiments.stages import Unit, Workspace
 
-# Relative costs: how long the units of a small study took against each other.
-_STAGE_COST = {"prepare": 1.0, "embed": 0.3, "erase": 0.7, "report": 1.0}
-_TRAIN_COST = {"rnn": 5.0, "conv": 3.0, "noenc": 1.5}
 _SILENCE = 0.2  # seconds between two looks at the children
 
 
-class Watcher(Protocol):
+class Unit(Protocol):
+    """A step of a study; equal steps are the same."""
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+
+    @property
+    def cost(self) -> float:
+        """How long it takes, roughly, against others."""
+
+    def __hash__(self) -> int: ...
+
+
+U = TypeVar("U", bound=Unit)
+U_contra = TypeVar("U_contra", bound=Unit, contravariant=True)
+
+
+class Workspace(Protocol[U]):
+    """A study in a folder; it is sent to other processes."""
+
+    @property
+    def out(self) -> Path:
+        """The folder."""
+
+    def units(self) -> dict[U, list[U]]:
+        """The units, each after, and with, those that must be done before it."""
+
+    def done(self, unit: U) -> dict[str, Any] | None:
+        """A finished unit's record; None where it is not finished."""
+
+    def run(self, unit: U, report: Callable[[float], None]) -> dict[str, Any]:
+        """Do a unit, and tell which share of it is done."""
+
+    def write_manifest(self) -> dict[str, Any]:
+        """Write which units are done."""
+
+
+class Watcher(Protocol[U_contra]):
     """Who is told how far the units are."""
 
-    def plan(self, costs: dict[Unit, float], done: int) -> None:
+    def plan(self, costs: dict[Any, float], done: int) -> None:
         """Units will run at these costs; so many more were finished before."""
 
-    def at(self, unit: Unit, share: float) -> None:
+    def at(self, unit: U_contra, share: float) -> None:
         """A unit has come so far."""
 
-    def finished(self, unit: Unit, record: dict[str, Any]) -> None:
+    def finished(self, unit: U_contra, record: dict[str, Any]) -> None:
         """A unit is finished."""
 
 
-def run(workspace: Workspace, jobs: int, watcher: Watcher) -> dict[str, Any]:
+def run(workspace: Workspace[U], jobs: int, watcher: Watcher[U]) -> dict[str, Any]:
     """Run all units of a workspace that are not done, as soon as those before them are.
 
     Args:
@@ -54,7 +89,7 @@ def run(workspace: Workspace, jobs: int, watcher: Watcher) -> dict[str, Any]:
     with _alone(workspace.out):
         units = workspace.units()
         done = {unit for unit in units if workspace.done(unit) is not None}
-        left = {unit: _cost(unit) for unit in units if unit not in done}
+        left = {unit: unit.cost for unit in units if unit not in done}
         watcher.plan(left, len(done))
         workspace.write_manifest()
         runner = _here if jobs == 1 else _side_by_side
@@ -65,9 +100,7 @@ def run(workspace: Workspace, jobs: int, watcher: Watcher) -> dict[str, Any]:
 
 
 def _cost(unit: Unit) -> float:
-    if unit.stage != "train":
-        return _STAGE_COST[unit.stage]
-    return next(cost for encoder, cost in _TRAIN_COST.items() if unit.model.endswith(encoder))
+    return unit.cost
 
 
 @contextmanager
@@ -85,33 +118,35 @@ def _alone(out: Path) -> Iterator[None]:
 
 
 def _here(
-    workspace: Workspace, units: dict[Unit, list[Unit]], done: set[Unit], _: int, watcher: Watcher
-) -> Iterator[tuple[Unit, dict[str, Any]]]:
+    workspace: Workspace[U], units: dict[U, list[U]], done: set[U], _: int, watcher: Watcher[U]
+) -> Iterator[tuple[U, dict[str, Any]]]:
     for unit in units:  # listed after their needs
         if unit not in done:
             watcher.at(unit, 0.0)
-            yield unit, workspace.run(unit, lambda share, unit=unit: watcher.at(unit, share))
+            yield unit, workspace.run(unit, partial(watcher.at, unit))
 
 
 def _side_by_side(
-    workspace: Workspace,
-    units: dict[Unit, list[Unit]],
-    done: set[Unit],
+    workspace: Workspace[U],
+    units: dict[U, list[U]],
+    done: set[U],
     jobs: int,
-    watcher: Watcher,
-) -> Iterator[tuple[Unit, dict[str, Any]]]:
+    watcher: Watcher[U],
+) -> Iterator[tuple[U, dict[str, Any]]]:
     # Forked children of a process with threads can hang, so they are started anew.
     context = multiprocessing.get_context("spawn")
     messages = context.SimpleQueue()
     done = set(done)
     waiting = [unit for unit in units if unit not in done]
-    running: dict[Future[dict[str, Any]], Unit] = {}
+    running: dict[Future[dict[str, Any]], U] = {}
     pool = ProcessPoolExecutor(jobs, context, _start_child, (messages, os.getpid()))
     try:
         while waiting or running:
             ready = [unit for unit in waiting if done.issuperset(units[unit])]
             # The longest first, so that none is left alone at the end.
-            for unit in sorted(ready, key=_cost, reverse=True)[: jobs - len(running)]:
+            for unit in sorted(ready, key=lambda unit: unit.cost, reverse=True)[
+                : jobs - len(running)
+            ]:
                 waiting.remove(unit)
                 running[pool.submit(_run_in_child, workspace, unit)] = unit
                 watcher.at(unit, 0.0)
@@ -146,7 +181,7 @@ def _end_with(parent: int) -> None:
     os._exit(1)  # the parent was killed: nobody waits for the result
 
 
-def _run_in_child(workspace: Workspace, unit: Unit) -> dict[str, Any]:
+def _run_in_child(workspace: Workspace[U], unit: U) -> dict[str, Any]:
     told = time.monotonic()
 
     def report(share: float) -> None:

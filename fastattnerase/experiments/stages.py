@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from fastattnerase.data import DataConfig, PreparedCorpus
     from fastattnerase.experiments.serrano_smith import Result
 
+# How long the units of a small study took against each other.
+_STAGE_COST = {"prepare": 1.0, "embed": 0.3, "erase": 0.7, "report": 1.0}
+_TRAIN_COST = {"rnn": 5.0, "conv": 3.0, "noenc": 1.5}
+
 STAGES = ("prepare", "embed", "train", "erase", "report")
 DONE = "done.json"
 MANIFEST = "manifest.json"
@@ -48,6 +52,13 @@ class Unit:
     def key(self) -> str:
         """The name, as in the manifest and as a folder."""
         return "/".join(part for part in (self.stage, self.corpus, self.model) if part)
+
+    @property
+    def cost(self) -> float:
+        """How long it takes, roughly, against others."""
+        if self.stage != "train":
+            return _STAGE_COST[self.stage]
+        return next(cost for name, cost in _TRAIN_COST.items() if self.model.endswith(name))
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from fastattnerase.console import command, err, out
+from fastattnerase.console import command, out
 from fastattnerase.reproduce import app
-
-if TYPE_CHECKING:
-    from fastattnerase.experiments.stages import Unit
+from fastattnerase.watcher import Watcher
 
 
 @command(
@@ -69,7 +65,7 @@ def serrano_smith(
     from fastattnerase.experiments import schedule
     from fastattnerase.experiments.originals import original_study
     from fastattnerase.experiments.rundir import RunError
-    from fastattnerase.experiments.stages import MANIFEST, STAGES, Workspace
+    from fastattnerase.experiments.stages import MANIFEST, STAGES, Workspace, describe
     from fastattnerase.experiments.study import read_study
 
     if until not in STAGES:
@@ -80,77 +76,9 @@ def serrano_smith(
     workspace = Workspace(
         wanted, data_root, out_folder, tuple(only or ()), until, choose_device(device)
     )
-    with _Watcher() as watcher:
+    with Watcher(describe) as watcher:
         schedule.run(workspace, jobs, watcher)
     out.print(str((out_folder / MANIFEST).resolve()), soft_wrap=True)
     if until == "report":
         page = out_folder / "report" / "report.html"
         out.print(str(page.resolve()), style="bold", soft_wrap=True)
-
-
-class _Watcher:
-    """Shows units at work, says when one is finished, and how much time is left."""
-
-    def __init__(self) -> None:
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TimeElapsedColumn(),
-            console=err,
-            transient=True,
-        )
-        self.bars: dict[Unit, TaskID] = {}
-        self.costs: dict[Unit, float] = {}
-        self.shares: dict[Unit, float] = {}
-        self.total = 0
-        self.done = 0
-        self.started = time.monotonic()
-
-    def __enter__(self) -> _Watcher:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def plan(self, costs: dict[Unit, float], done: int) -> None:
-        self.costs = costs
-        self.total, self.done = len(costs) + done, done
-        if done:
-            err.print(f"{done} of {self.total} steps were finished before")
-        self.started = time.monotonic()
-
-    def at(self, unit: Unit, share: float) -> None:
-        if unit not in self.bars:
-            self.bars[unit] = self.progress.add_task(unit.key, total=1.0)
-        self.shares[unit] = share
-        self.progress.update(
-            self.bars[unit], completed=share, description=f"{unit.key}, {self._left()}"
-        )
-
-    def finished(self, unit: Unit, record: dict[str, Any]) -> None:
-        from fastattnerase.experiments.stages import describe
-
-        self.shares[unit] = 1.0
-        self.done += 1
-        if unit in self.bars:
-            self.progress.remove_task(self.bars.pop(unit))
-        found = describe(record)
-        err.print(
-            f"[{self.done}/{self.total}] {unit.key}: {record['seconds']:.0f} s"
-            f"{', ' if found else ''}{found}; {self._left()}",
-            markup=False,
-            soft_wrap=True,
-        )
-
-    def _left(self) -> str:
-        done = sum(self.costs.get(unit, 0.0) * share for unit, share in self.shares.items())
-        left = sum(self.costs.values()) - done
-        spent = time.monotonic() - self.started
-        if left <= 0:
-            return "nothing left"
-        if done <= 0 or spent < 1:
-            return "time left unknown yet"
-        seconds = spent * left / done
-        return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"

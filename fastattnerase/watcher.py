@@ -1,0 +1,88 @@
+"""Progress of a study whose steps run side by side, on the error stream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from fastattnerase.console import err
+
+if TYPE_CHECKING:
+    from fastattnerase.experiments.schedule import Unit
+
+
+class Watcher:
+    """Shows units at work, says when one is finished, and how much time is left.
+
+    Args:
+        describe: from a finished unit's record, what it found, in a few words.
+    """
+
+    def __init__(self, describe: Callable[[dict[str, Any]], str]) -> None:
+        self.describe = describe
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            console=err,
+            transient=True,
+        )
+        self.bars: dict[Unit, TaskID] = {}
+        self.costs: dict[Unit, float] = {}
+        self.shares: dict[Unit, float] = {}
+        self.total = 0
+        self.done = 0
+        self.started = time.monotonic()
+
+    def __enter__(self) -> Watcher:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def plan(self, costs: dict[Unit, float], done: int) -> None:
+        """Units will run at these costs; so many more were finished before."""
+        self.costs = costs
+        self.total, self.done = len(costs) + done, done
+        if done:
+            err.print(f"{done} of {self.total} steps were finished before")
+        self.started = time.monotonic()
+
+    def at(self, unit: Unit, share: float) -> None:
+        """A unit has come so far."""
+        if unit not in self.bars:
+            self.bars[unit] = self.progress.add_task(unit.key, total=1.0)
+        self.shares[unit] = share
+        self.progress.update(
+            self.bars[unit], completed=share, description=f"{unit.key}, {self._left()}"
+        )
+
+    def finished(self, unit: Unit, record: dict[str, Any]) -> None:
+        """A unit is finished."""
+        self.shares[unit] = 1.0
+        self.done += 1
+        if unit in self.bars:
+            self.progress.remove_task(self.bars.pop(unit))
+        found = self.describe(record)
+        err.print(
+            f"[{self.done}/{self.total}] {unit.key}: {record['seconds']:.0f} s"
+            f"{', ' if found else ''}{found}; {self._left()}",
+            markup=False,
+            soft_wrap=True,
+        )
+
+    def _left(self) -> str:
+        done = sum(self.costs.get(unit, 0.0) * share for unit, share in self.shares.items())
+        left = sum(self.costs.values()) - done
+        spent = time.monotonic() - self.started
+        if left <= 0:
+            return "nothing left"
+        if done <= 0 or spent < 1:
+            return "time left unknown yet"
+        seconds = spent * left / done
+        return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
