@@ -113,11 +113,10 @@ def _identity(config: DataConfig) -> dict[str, Any]:
     for name in ("vectors", "unit_vectors"):  # read at each load
         del values[name]
     files = {}
-    for name in (config.path, config.train, config.dev, config.test):
-        path = Path(name or "")
-        members = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        for member in members if name else []:
-            if member.exists():
+    for name in filter(None, (config.path, config.train, config.dev, config.test)):
+        path = Path(name)
+        for member in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if member.is_file():
                 state = member.stat()
                 files[str(member)] = [state.st_size, state.st_mtime_ns]
     return {"format": _FORMAT, "config": values, "files": files}
