@@ -45,7 +45,7 @@ STYLES = {
 FORMATS = ("png", "svg", "pdf")
 PANEL = (4.0, 3.3)  # inches of one model's panel
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "axes.spines.top": False,
@@ -85,7 +85,7 @@ def draw_fractions(axes: Axes, result: Result) -> None:
     Source:
         Serrano and Smith 2019, figure 5; the smallest set is ours.
     """
-    table = result.table("multi", ["ranking", "order", "fraction"])
+    table = result.fractions()
     rankings = [name for name in NAMES if (table["ranking"] == name).any()]
     for place, ranking in enumerate(rankings):
         of_ranking = table[table["ranking"] == ranking]
@@ -174,8 +174,8 @@ def draw_gaps(axes: Axes, result: Result) -> None:
         axes: where to draw.
         result: a finished run.
     """
-    table = result.table("multi", ["row", "ranking", "fraction", "gap"])
-    minimal = table[table["ranking"] == "minimal"]
+    table = result.table("multi", ["row", "ranking", "first_flip", "fraction", "gap"])
+    minimal = table[(table["ranking"] == "minimal") & (table["first_flip"] > 0)]
     table = table[table["row"].isin(minimal.loc[choosable(minimal["fraction"]), "row"])]
     furthest = 2.0
     for ranking in ("random", "attention", "gradient", "product"):
@@ -217,7 +217,7 @@ FIGURES: dict[str, Draw] = {
 
 def panel(draw: Draw, result: Result) -> Figure:
     """Draw one model's panel, untitled, for a page that has its own headings."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=PANEL, layout="constrained")
         draw(figure.subplots(), result)
     return figure
@@ -227,7 +227,7 @@ def side_by_side(draw: Draw, results: Sequence[Result]) -> Figure:
     """Draw all models in one row of at most four panels, titled, as papers print them."""
     columns = min(4, len(results))
     rows = -(-len(results) // columns)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, result in zip(grid, results, strict=False):
@@ -238,12 +238,12 @@ def side_by_side(draw: Draw, results: Sequence[Result]) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, SVG and PDF; `path` has no extension."""
+def save(figure: Figure, path: Path, kinds: Sequence[str] = FORMATS) -> None:
+    """Write a figure as PNG, SVG and PDF, or some of them; `path` has no extension."""
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         FigureCanvasAgg(figure)
-        for kind in FORMATS:
+        for kind in kinds:
             figure.savefig(path.with_name(f"{path.name}.{kind}"), metadata=dates[kind])
 
 
@@ -258,7 +258,7 @@ def inline(figure: Figure, label: str) -> str:
         One `<svg>` element without a declaration or metadata.
     """
     buffer = io.StringIO()
-    with mpl.rc_context(_STYLE | {"svg.fonttype": "none"}):
+    with mpl.rc_context(STYLE | {"svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import pandas as pd
 from markupsafe import Markup
 
 from fastattnerase.experiments.rundir import RunError
 from fastattnerase.experiments.serrano_smith import SINGLE_RANKINGS, Result
-from fastattnerase.report import figures, words
-from fastattnerase.report.tables import tables
+from fastattnerase.report import figures, paper, whole, words
+from fastattnerase.report.findings import findings, tally
+from fastattnerase.report.grid import arrange
+from fastattnerase.report.tables import latex, paper_tables, tables
 
 PAGE = "report.html"
 _LABELS = {
@@ -22,6 +25,30 @@ _LABELS = {
     "attention.",
     "gaps": "Cumulative distribution of items erased as a multiple of the smallest flipping set, "
     "a line for each ranking.",
+}
+_CAPTIONS = {
+    "figure-03": "Figure 3: ΔJS against Δα, HANrnn, thinned and clipped as in the paper.",
+    "figure-04": "Figure 4: instances with a negative ΔJS by Δα, HANrnn.",
+    "figure-05": "Figure 5: fraction erased at the first flip, models with encoders.",
+    "figure-06": "Figure 6: fraction erased at the first flip, models without encoder.",
+    "figure-07": "Figure 7: ΔJS against Δα, all models.",
+    "figure-08": "Figure 8: instances with a negative ΔJS by Δα, all models.",
+    "figure-09": "Figure 9: decision flips of the item with most attention and of a random one.",
+    "figure-10": "Figure 10: fraction erased at the first flip, all models.",
+    "figure-11": "Figure 11: attention mass erased at the first flip, all models.",
+    "figure-12": "Figure 12: as figure 9, for the item with the largest gradient.",
+    "figure-13": "Figure 13: as figure 9, for the item with the largest attention times gradient.",
+    "figure-03-density": "For figures 3 and 7: all instances as density; median and quartiles of "
+    "ΔJS along Δα.",
+    "figure-04-shares": "For figures 4 and 8: share of negative ΔJS along Δα, with 95 % intervals; "
+    "above, how many instances there are.",
+    "figure-05-curves": "For figures 5, 6 and 10: decisions changed against the fraction erased. "
+    "Instances that never flip count, so curves end below 1; all random orders; the smallest set.",
+    "figure-09-rules": "For figure 9 and table 2: exact expectations under each rule of drawing r, "
+    "with intervals. Under the published code’s rule r can be i* itself.",
+    "figure-10-medians": "For figures 5, 6 and 10: medians with intervals.",
+    "figure-11-medians": "For figure 11: medians with intervals.",
+    "section-5-4-pairs": "For section 5.4: how often a ranking needs fewer items than another.",
 }
 _RANDOM_ITEM = {
     "different": "uniformly among the items but the top one",
@@ -40,7 +67,8 @@ def build(results: Sequence[Result], folder: Path) -> Path:
 
     Args:
         results: finished runs, with distinct names.
-        folder: where to: `report.html`, `figures/*.{png,svg,pdf}` and `tables/*.csv`.
+        folder: where to: `report.html`, `figures/*.{png,svg,pdf}`, `tables/*.{csv,tex}`, and in
+            `paper` the paper's figures as PNG and PDF and its tables as CSV and LaTeX.
 
     Returns:
         The page's path.
@@ -61,12 +89,24 @@ def build(results: Sequence[Result], folder: Path) -> Path:
         raise RunError(
             f"runs of a report need distinct names (erase --name), given: {', '.join(names)}"
         )
-    for part in ("figures", "tables"):
+    for part in ("figures", "tables", "paper"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     for name, draw in figures.FIGURES.items():
         figures.save(figures.side_by_side(draw, results), folder / "figures" / name)
-    for name, table in tables(results).items():
-        table.to_csv(folder / "tables" / f"{name}.csv", index=False)
+    grid = arrange(results)
+    of_paper, better = [], []
+    for name, figure in paper.figures(grid):
+        figures.save(figure, folder / "paper" / name, kinds=("png", "pdf"))
+        of_paper.append((name, _CAPTIONS[name]))
+    for name, figure in whole.figures(grid):
+        figures.save(figure, folder / "figures" / name, kinds=("png", "pdf"))
+        better.append((name, _CAPTIONS[name]))
+    paper_form = paper_tables(grid)
+    for place, made in (("tables", tables(results)), ("paper", paper_form)):
+        for name, table in made.items():
+            table.to_csv(folder / place / f"{name}.csv", index=False)
+            (folder / place / f"{name}.tex").write_text(latex(table), encoding="utf-8")
+    found = findings(grid)
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fastattnerase.report"),
@@ -82,6 +122,13 @@ def build(results: Sequence[Result], folder: Path) -> Path:
     }
     page = environment.get_template("report.html.j2").render(
         models=[_model(result) for result in results],
+        grid=grid,
+        findings=found,
+        tally=tally(found),
+        accuracies=_shown(paper_form["table-3"]),
+        corpora=_shown(paper_form["table-1"]),
+        paper_figures=of_paper,
+        better_figures=better,
         names=figures.NAMES,
         colours=figures.COLOURS,
         excluded=_EXCLUDED,
@@ -96,6 +143,15 @@ def build(results: Sequence[Result], folder: Path) -> Path:
     return folder / PAGE
 
 
+def _shown(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Give the titles and cells of a table as text."""
+    cells = [
+        ["–" if pd.isna(value) else str(value) for value in row]
+        for row in table.itertuples(index=False, name=None)
+    ]
+    return [str(title) for title in table.columns], cells
+
+
 def _model(result: Result) -> dict[str, Any]:
     name = result.run["name"]
     return {
@@ -104,6 +160,7 @@ def _model(result: Result) -> dict[str, Any]:
         "counts": result.result["counts"],
         "multi": {record["ranking"]: record for record in result.result["multi"]},
         "single": {record["ranking"]: record for record in result.result["single"]},
+        "pairs": result.result["pairs"],
         "verdict": words.verdict(result),
         "paragraphs": words.paragraphs(result),
         "figures": {
