@@ -1,11 +1,11 @@
-"""Shows how tight the net of the emulated tests is: breaks the kernels on purpose, one line at a time.
+"""Shows how tight the net of the emulated tests is by breaking the kernels, one line at a time.
 
     python python_tests/cuda/mutations.py [--only TEXT] [--table FILE]
 
-Every barrier is removed in turn, and the edits of EDITS shift an index, drop a bound or a rule. Each
-mutant is built in a copy of the sources and must make a test of test_paths.py fail. Prints a table
-(kernels/README.md holds the last one) and fails where a mutant survives that EQUIVALENT does not
-explain.
+Every barrier is removed in turn, and the edits of EDITS shift an index, drop a bound or a rule.
+Each mutant is built in a copy of the sources and must make a test of test_paths.py fail. Prints a
+table (kernels/README.md holds the last one) and fails where a mutant survives that EQUIVALENT does
+not explain.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Mutant:
 EDITS = [
     ("sort.cuh", "keep_larger ? v[e] : other[e]", ("mine_larger == keep_larger", "!mine_larger")),
     ("sort.cuh", "threads - 1, (team.rank", ("threads - 1", "threads >> 1")),
-    ("sort.cuh", "i < n) w = (word", ("i < n)", "i <= n)")),
+    ("sort.cuh", "i < n) v[e] = (word", ("i < n)", "i <= n)")),
     ("sort.cuh", "const bool first = flip &&", ("flip &&", "false &&")),
     ("sort.cuh", "wrong = wrong || (((a ^ b)", ("a < b", "false")),
     ("walk.cuh", "(m == 0 && c < y)));", ("(m == 0 && c < y)", "false")),
@@ -49,13 +49,13 @@ EDITS = [
     (
         "walk.cuh",
         "const int from = event_t + 1",
-        ("event_t + 1 > begin ? event_t + 1", "event_t > begin ? event_t"),
+        ("event_t + 1 > begin ?", "event_t > begin ?"),
     ),
     ("facts.cuh", "if (chunk < 8) chunk = 8;", ("chunk < 8", "chunk < 0")),
     (
         "facts.cuh",
         "const int end = begin + chunk < m",
-        ("begin + chunk < m ? begin + chunk : m", "begin + chunk"),
+        ("begin + chunk < m ?", "true ?"),
     ),
     ("facts.cuh", "if (i < 0 || i >= v.n)", ("i >= v.n", "i > v.n")),
     ("facts.cuh", "atomicOr(&marks", ("wrong ||", "wrong &&")),
