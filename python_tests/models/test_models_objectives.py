@@ -82,7 +82,7 @@ def test_one_step_by_its_definition(
         decay = 0.0 if ".attention." in name else 0.3
         gradient = p.grad.float() + decay * start[name]
         wanted[name] = start[name] - 0.01 * gradient.sign()
-        clear[name] = gradient.abs() > 1e-3
+        clear[name] = gradient.abs() > 1e-5
         p.grad = None
     result = train(model.float(), data, data, config, tmp_path)
     assert result.history[0].train_loss == pytest.approx(
@@ -91,7 +91,7 @@ def test_one_step_by_its_definition(
     for name, p in model.named_parameters():
         mask = clear[name]
         assert bool(mask.any())
-        torch.testing.assert_close(p.detach()[mask], wanted[name][mask], rtol=0, atol=1e-5)
+        torch.testing.assert_close(p.detach()[mask], wanted[name][mask], rtol=0, atol=2e-5)
 
 
 def test_frozen_parameters_stay_and_a_killed_training_goes_on(

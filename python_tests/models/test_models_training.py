@@ -188,7 +188,7 @@ def test_the_learning_rate_halves_and_training_stops_early(
     accuracies = iter([0.6, 0.5, 0.7, 0.7, 0.65, 0.1])
 
     def judged(model: AttentionClassifier, dataset: Dataset) -> training.Evaluation:
-        return training.Evaluation(next(accuracies), 1.0, torch.zeros(0))
+        return training.Evaluation(next(accuracies), 1.0, *[torch.zeros(0)] * 3)
 
     monkeypatch.setattr(training, "evaluate", judged)
     config = TrainConfig(epochs=20, patience=3, learning_rate=0.008)
