@@ -131,9 +131,29 @@ def train(
         Path | None, typer.Option(help="Word vectors in GloVe's text format.")
     ] = None,
     model: Annotated[
-        str, typer.Option(help="flan: attention over words; han: over sentences.")
+        str,
+        typer.Option(
+            help="flan: attention over words; han: over sentences; sequence: over words between "
+            "markers that only the encoder reads."
+        ),
     ] = "flan",
-    encoder: Annotated[str, typer.Option(help="rnn, conv or noenc.")] = "rnn",
+    encoder: Annotated[str, typer.Option(help="rnn, bilstm, conv, cnn, mlp or noenc.")] = "rnn",
+    attention: Annotated[str, typer.Option(help="additive, deep, dot or uniform.")] = "additive",
+    mechanism: Annotated[
+        str, typer.Option(help="From scores to weights: softmax, gumbel or sparsemax.")
+    ] = "softmax",
+    temperature: Annotated[float, typer.Option(help="Of --mechanism gumbel.")] = 0.8,
+    gumbel_evaluation: Annotated[
+        str, typer.Option(help="Gumbel noise when the model is applied: off or on.")
+    ] = "off",
+    head: Annotated[str, typer.Option(help="softmax, or for two classes sigmoid.")] = "softmax",
+    training: Annotated[
+        str,
+        typer.Option(
+            help="serrano-smith, or jain-wallace: AMSGrad, weight decay, class weights, chosen by "
+            "dev AUC; --epochs and --seed alone are then heeded."
+        ),
+    ] = "serrano-smith",
     embedding_size: Annotated[
         int, typer.Option(help="Width of word embeddings; that of --vectors where given.")
     ] = 200,
@@ -156,7 +176,9 @@ def train(
 ) -> None:
     """Train an attention model on your text; the same command goes on after an interruption."""
     from fastattnerase.data import DataConfig
+    from fastattnerase.experiments.rundir import RunError
     from fastattnerase.models import ModelConfig, TrainConfig
+    from fastattnerase.models.training import jain_wallace
 
     data_config = DataConfig(
         path=_text(data),
@@ -175,20 +197,30 @@ def train(
     model_config = ModelConfig(
         kind=model,
         encoder=encoder,
+        attention=attention,
+        mechanism=mechanism,
+        temperature=temperature,
+        gumbel_evaluation=gumbel_evaluation,  # type: ignore[arg-type]
+        head=head,  # type: ignore[arg-type]
         embedding_size=embedding_size,
         hidden_size=hidden_size,
         dropout_embedding=dropout_embedding,
         dropout_output=dropout_output,
         seed=seed,
     )
-    train_config = TrainConfig(
-        epochs=epochs,
-        patience=patience,
-        learning_rate=learning_rate,
-        batch_size=batch_size,
-        batch_tokens=batch_tokens,
-        seed=seed,
-    )
+    if training not in ("serrano-smith", "jain-wallace"):
+        raise RunError(f"--training is {training!r}; serrano-smith or jain-wallace is needed")
+    if training == "jain-wallace":
+        train_config = jain_wallace(epochs=epochs, seed=seed)
+    else:
+        train_config = TrainConfig(
+            epochs=epochs,
+            patience=patience,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            batch_tokens=batch_tokens,
+            seed=seed,
+        )
     stem = _stem(data or train_data)
     folder = out or Path("runs") / f"{stem}-{model}{encoder}"
     name = name or f"{model.upper()}{encoder} on {stem}"
@@ -490,7 +522,7 @@ def _documents(
     unlabelled: bool,
 ) -> tuple[Dataset, dict[str, Any]]:
     """Encode the documents to erase from, and say where they came from."""
-    from fastattnerase.data import encode, load_corpus, load_examples
+    from fastattnerase.data import encode, load_corpus, load_examples, tokenise
     from fastattnerase.experiments.rundir import RunError
 
     trained = loaded.data_config
@@ -513,12 +545,8 @@ def _documents(
             "split": "all rows",
             "dropped": dropped,
         }
-    dataset = encode(
-        examples,
-        loaded.vocabulary,
-        max_tokens=trained.max_tokens,
-        line_breaks=trained.line_breaks,
-    )
+    texts = tokenise(examples, line_breaks=trained.line_breaks, sentences=trained.sentences)
+    dataset = encode(texts, loaded.vocabulary, max_tokens=trained.max_tokens)
     return dataset, about | {"documents": len(dataset), "truncated": dataset.truncated}
 
 
