@@ -35,8 +35,9 @@ class DataConfig:
             with the shares as probabilities (Serrano & Smith 2019, code); `quota`: so many rows of
             each class as `quota` says.
         quota: with that draw, rows of each class in train, dev and test, at most; also of splits
-            that have files. Test is drawn first, then dev, then train, and a row that a length
-            limit leaves out is replaced by the next.
+            that have files. Where a class has too few rows, drawn splits shrink alike. Test is
+            drawn first, then dev, then train, and a row that a length limit leaves out is replaced
+            by the next.
         max_sentences: documents with more sentences are left out of `limited_splits`, and counted.
         max_sentence_tokens: so are documents with a longer sentence.
         limited_splits: the splits in which those two limits hold.

@@ -113,9 +113,14 @@ def _quota(
     while True:
         result = np.full(len(given), LEFT_OUT, dtype=np.int64)
         for pool in pools.values():
+            # Too few rows for the drawn splits: each gets its share of those there are.
+            there = sum(given[index] == 0 for index in pool)
+            wanted = sum(config.quota[split] for split in (0, *missing))
             for split in (2, 1, 0):
                 source = 0 if split in missing else split
                 room = config.quota[split]
+                if split in missing and there < wanted:
+                    room = room * there // wanted
                 for index in pool:
                     if room == 0:
                         break

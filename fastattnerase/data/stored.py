@@ -170,13 +170,16 @@ def _lines(texts: Sequence[str]) -> bytes:
 
 def _write_part(path: Path, part: _Part) -> None:
     partial = path.with_suffix(".partial")
-    text = {
-        name: np.frombuffer(_lines(lines), dtype=np.uint8)
-        for name, lines in (("forms", part.forms), ("texts", part.texts))
-    }
+    forms, texts = (np.frombuffer(_lines(x), dtype=np.uint8) for x in (part.forms, part.texts))
     with open(partial, "wb") as file:
         np.savez(
-            file, ids=part.ids, lengths=part.lengths, counts=part.counts, words=part.words, **text
+            file,
+            ids=part.ids,
+            lengths=part.lengths,
+            counts=part.counts,
+            words=part.words,
+            forms=forms,
+            texts=texts,
         )
         file.flush()
         os.fsync(file.fileno())

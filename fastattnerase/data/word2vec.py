@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import zlib
@@ -141,14 +142,14 @@ class _Sentences:
 
 def _train(prepared: PreparedCorpus, config: Word2VecConfig) -> Tensor:
     try:
-        from gensim.models import Word2Vec
+        models: Any = importlib.import_module("gensim.models")
     except ImportError as error:
         raise DataError(
             "word2vec needs the package gensim: pip install fastattnerase[word2vec]"
         ) from error
     if not len(prepared.train.sizes.words) or not prepared.train.sizes.words.sum():
         raise DataError("prepared: no words to train vectors on")
-    model = Word2Vec(
+    model = models.Word2Vec(
         sentences=_Sentences((prepared.train, prepared.dev)),
         vector_size=config.size,
         window=config.window,

@@ -88,6 +88,11 @@ class ModelConfig:
                 raise ModelError(f"{name}: got {getattr(self, name)}; at least 1 is needed")
         if self.attention_size is not None and self.attention_size < 1:
             raise ModelError(f"attention_size: got {self.attention_size}; at least 1 is needed")
+        if self.embedding_max_norm is not None and not self.embedding_max_norm > 0:
+            raise ModelError(
+                f"embedding_max_norm: got {self.embedding_max_norm}; a positive number, or None, is "
+                "needed"
+            )
         for name in ("dropout_embedding", "dropout_sentence", "dropout_output", "conv_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ModelError(f"{name}: got {getattr(self, name)}; a share in [0, 1) is needed")

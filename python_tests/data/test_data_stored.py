@@ -104,7 +104,9 @@ def test_reading_by_index_and_slice(tmp_path: Path) -> None:
 def test_an_interrupted_preparation_goes_on_after_the_last_whole_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = DataConfig(path=write_rows(tmp_path / "a.jsonl"), seed=5, **CONFIGS["quota with limits"])
+    config = DataConfig(
+        path=write_rows(tmp_path / "a.jsonl"), seed=5, **CONFIGS["quota with limits"]
+    )
     memory = prepare(load_corpus(config), config)
     real = stored._Preparation._part
     tokenised: list[int] = []

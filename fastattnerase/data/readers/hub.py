@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ def read_hub(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, object
         DataError: the package `datasets` is missing, or has no such data set; a missing column.
     """
     try:
-        import datasets
+        datasets: Any = importlib.import_module("datasets")
     except ImportError as error:
         raise DataError(
             "reader 'hub' needs the package datasets: pip install fastattnerase[hub]"

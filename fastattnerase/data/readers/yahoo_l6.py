@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from fastattnerase.data.errors import DataError
@@ -89,7 +90,7 @@ def _parts(path: Path) -> list[Path]:
 
 
 def _documents(parts: Sequence[Path]) -> Iterator[Element]:
-    parser: XMLPullParser | None = None
+    parser: Any = None  # XMLPullParser's events are of many types to a type checker
     root: Element | None = None
     for path in parts:
         start = True
@@ -101,8 +102,7 @@ def _documents(parts: Sequence[Path]) -> Iterator[Element]:
                 try:
                     parser.feed(chunk.translate(_CONTROLS))
                     for event, element in parser.read_events():
-                        if root is None:
-                            root = element
+                        root = element if root is None else root
                         if event == "end" and element.tag == "document":
                             yield element
                             root.clear()  # or the whole corpus would pile up in memory

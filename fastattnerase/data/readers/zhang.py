@@ -31,8 +31,8 @@ def read_zhang_csv(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, 
         A mapping from each wanted column to its text.
 
     Raises:
-        DataError: a row without text fields or of another width, an empty file, a byte that is not
-            UTF-8.
+        DataError: rows of a single field, a row with more fields than the first, an empty file, a
+            byte that is not UTF-8.
 
     Source: Zhang, Zhao and LeCun, NeurIPS 2015.
     """
@@ -53,10 +53,9 @@ def read_zhang_csv(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, 
                 for chunk in chunks:
                     for label, *fields in chunk.itertuples(index=False, name=None):
                         number += 1
-                        if not fields or not all(isinstance(field, str) for field in fields):
+                        if not fields:
                             raise DataError(
-                                f"{path}, row {number} has too few fields; a class and its text "
-                                "are needed"
+                                f"{path}, row {number} has no text; a class and its text are needed"
                             )
                         text = " ".join(field for field in fields if field)
                         text = text.replace("\\n", " ").replace('\\"', '"')
