@@ -321,6 +321,21 @@ def report(
     _out.print(str(page.resolve()), soft_wrap=True)
 
 
+@_command("fastattnerase export runs/flanrnn/erase --out runs/flanrnn/original")
+def export(
+    run: Annotated[Path, typer.Argument(help="A run directory that `erase` wrote.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to; default: `original` in the run.")
+    ] = None,
+) -> None:
+    """Write a run as CSV files in the field layout of Serrano and Smith's published code."""
+    from fastattnerase.experiments import serrano_smith
+    from fastattnerase.report.original import export as write
+
+    for path in write(serrano_smith.load(run), out or run / "original"):
+        _out.print(str(path), soft_wrap=True)
+
+
 @_command("fastattnerase info")
 def info() -> None:
     """Print versions, build, instruction sets, and what can run here and why the rest cannot."""

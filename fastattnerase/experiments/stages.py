@@ -111,7 +111,7 @@ class Workspace:
         """Say what a unit's results depend on; a digest stands for the units before it."""
         if unit.stage == "report":
             erased = self.units()[unit]
-            about: Any = {before.key: self.digest(before) for before in erased}
+            about: dict[str, Any] = {before.key: self.digest(before) for before in erased}
             return about | {"version": rundir.provenance()["versions"]["fastattnerase"]}
         corpus = self.corpus(unit)
         if unit.stage == "prepare":

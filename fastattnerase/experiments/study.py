@@ -233,9 +233,11 @@ def read_study(path: Path) -> Study:
     content.setdefault("name", path.stem)
     corpora = content.pop("corpora", [])
     try:
-        return _make(Study, content | {"corpora": tuple(_make(CorpusSpec, c) for c in corpora)})
+        specs = tuple(_make(CorpusSpec, corpus) for corpus in corpora)
+        study: Study = _make(Study, content | {"corpora": specs})
     except RunError as error:
         raise RunError(f"{path}: {error}") from error
+    return study
 
 
 def slug(name: str) -> str:

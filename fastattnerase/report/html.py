@@ -105,7 +105,8 @@ def build(results: Sequence[Result], folder: Path) -> Path:
     for place, made in (("tables", tables(results)), ("paper", paper_form)):
         for name, table in made.items():
             table.to_csv(folder / place / f"{name}.csv", index=False)
-            (folder / place / f"{name}.tex").write_text(latex(table), encoding="utf-8")
+            numbers = "%.1f" if name.startswith(("table-", "figure-")) else "%.4g"
+            (folder / place / f"{name}.tex").write_text(latex(table, numbers), encoding="utf-8")
     found = findings(grid)
 
     environment = jinja2.Environment(

@@ -191,20 +191,19 @@ def boxes(grid: Grid, models: Sequence[str], column: str) -> Figure:
         for axes, model in zip(
             figure.subplots(len(models), 1, squeeze=False)[:, 0], models, strict=True
         ):
-            ticks = []
-            for place, (corpus, result) in enumerate(grid.row(model)):
+            for corpus, result in grid.row(model):
+                place = grid.corpora.index(corpus)
                 table = result.fractions(column)
                 table = table[table["order"] == 0]
                 for number, ranking in enumerate(RANKINGS):
                     values = table.loc[table["ranking"] == ranking, column].dropna()
                     _box(axes, values, place + 0.2 * (number - 1.5), COLOURS[ranking])
-                ticks.append(corpus or result.run["name"])
-            axes.set_xticks(range(len(ticks)), ticks)
-            axes.set_xlim(-0.5, len(ticks) - 0.5)
+            axes.set_xticks(range(len(grid.corpora)), grid.corpora)
+            axes.set_xlim(-0.5, len(grid.corpora) - 0.5)
             axes.set_ylim(-0.02, 1.02)
             axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
             axes.grid(False, axis="x")
-            axes.set_ylabel(model if len(model) <= 12 else "")
+            axes.set_ylabel(model, fontsize=8)
         handles = [Rectangle((0, 0), 1, 1, color=COLOURS[ranking]) for ranking in RANKINGS]
         figure.legend(
             handles,
@@ -255,9 +254,9 @@ def contingencies(grid: Grid, models: Sequence[str], ranking: str) -> Figure:
 def _cells(axes: Axes, result: Result, ranking: str, symbol: str) -> None:
     record = next(r for r in result.result["single"] if r["ranking"] == ranking)
     fills = {"both": "#ffffff", "only_top": "#cfe3f2", "only_random": "#fbdcc0", "neither": "#fff"}
-    axes.set_xlim(0, 3)
-    axes.set_ylim(0, 3)
-    places = {"both": (1, 1), "only_top": (2, 1), "only_random": (1, 0), "neither": (2, 0)}
+    axes.set_xlim(0, 3.02)
+    axes.set_ylim(-0.02, 3)
+    places: dict[str, tuple[float, float]] = {"both": (1, 1), "only_top": (2, 1), "only_random": (1, 0), "neither": (2, 0)}
     for cell, (x, y) in places.items():
         axes.add_patch(
             Rectangle((x, y), 1, 1, facecolor=fills[cell], edgecolor="#4a5058", linewidth=0.7)
@@ -265,7 +264,7 @@ def _cells(axes: Axes, result: Result, ranking: str, symbol: str) -> None:
         value = record["contingency"][cell]["value"]
         text = "–" if value is None else f"{100 * value:.1f}"
         axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8.5)
-    for x, text in ((1.5, "r: yes"), (2.5, "r: no")):
-        axes.text(x, 2.3, text, ha="center", va="center", fontsize=7.5)
-    for y, text in ((1.5, f"{symbol}: yes"), (0.5, f"{symbol}: no")):
-        axes.text(0.5, y, text, ha="center", va="center", fontsize=7.5)
+    for column, text in ((1.5, "r: yes"), (2.5, "r: no")):
+        axes.text(column, 2.3, text, ha="center", va="center", fontsize=7.5)
+    for row, text in ((1.5, f"{symbol}: yes"), (0.5, f"{symbol}: no")):
+        axes.text(0.5, row, text, ha="center", va="center", fontsize=7.5)
