@@ -109,40 +109,34 @@ FAE_INLINE F16 project_block(const SweepParams& p, const Projection& out, std::i
   const char* base = static_cast<const char*>(p.values) + first * p.values_stride_t * bytes;
   const std::int64_t stride = p.values_stride_t * bytes;
   F16 s[C];
+  D8 low[C], high[C];
 #pragma GCC unroll 16
-  for (int c = 0; c < C; ++c) s[c] = _mm512_setzero_ps();
+  for (int c = 0; c < C; ++c) low[c] = high[c] = _mm512_setzero_pd();
   F16 norm2 = _mm512_setzero_ps();
-  if (p.D <= kMaxSpan && p.values_dtype == kFloat32) {
-    accumulate<C, kFull>({base, stride, valid}, out.weights, p.D, base + 16 * stride, s, norm2);
-  } else {
-    D8 low[C], high[C];
-#pragma GCC unroll 16
-    for (int c = 0; c < C; ++c) low[c] = high[c] = _mm512_setzero_pd();
-    for (std::int64_t d = 0; d < p.D; d += kMaxSpan) {
-      const std::int64_t span = p.D - d < kMaxSpan ? p.D - d : kMaxSpan;
-      Rows rows{base + d * 4, stride, valid};
-      if (p.values_dtype != kFloat32) {
-        for (std::int64_t lane = 0; lane < valid; ++lane) {
-          load_elements(p.values, p.values_dtype, (first + lane) * p.values_stride_t + d, 1, span,
-                        out.converted + lane * kMaxSpan);
-        }
-        rows = {reinterpret_cast<const char*>(out.converted), kMaxSpan * 4, valid};
+  for (std::int64_t d = 0; d < p.D; d += kMaxSpan) {
+    const std::int64_t span = p.D - d < kMaxSpan ? p.D - d : kMaxSpan;
+    Rows rows{base + d * bytes, stride, valid};
+    if (p.values_dtype != kFloat32) {
+      for (std::int64_t lane = 0; lane < valid; ++lane) {
+        load_elements(p.values, p.values_dtype, (first + lane) * p.values_stride_t + d, 1, span,
+                      out.converted + lane * kMaxSpan);
       }
-#pragma GCC unroll 16
-      for (int c = 0; c < C; ++c) s[c] = _mm512_setzero_ps();
-      accumulate<C, kFull>(rows, out.weights + d * C, span, base + 16 * stride + d * 16 * bytes, s,
-                           norm2);
-#pragma GCC unroll 16
-      for (int c = 0; c < C; ++c) {
-        low[c] = _mm512_add_pd(low[c], low_half(s[c]));
-        high[c] = _mm512_add_pd(high[c], high_half(s[c]));
-      }
+      rows = {reinterpret_cast<const char*>(out.converted), kMaxSpan * 4, valid};
     }
 #pragma GCC unroll 16
-    for (int c = 0; c < C; ++c) s[c] = join(low[c], high[c]);
+    for (int c = 0; c < C; ++c) s[c] = _mm512_setzero_ps();
+    accumulate<C, kFull>(rows, out.weights + d * C, span, base + 16 * stride + d * 16 * bytes, s,
+                         norm2);
+    if (p.D <= kMaxSpan) break;
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) {
+      low[c] = _mm512_add_pd(low[c], low_half(s[c]));
+      high[c] = _mm512_add_pd(high[c], high_half(s[c]));
+    }
   }
 #pragma GCC unroll 16
   for (int c = 0; c < C; ++c) {
+    if (p.D > kMaxSpan) s[c] = join(low[c], high[c]);
     _mm512_storeu_ps(out.contributions + c * out.pitch + column, s[c]);
   }
   if (out.norm2 != nullptr) _mm512_storeu_ps(out.norm2 + column, norm2);
