@@ -74,10 +74,10 @@ def runner(request: pytest.FixtureRequest) -> Runner:
 
 @pytest.fixture(autouse=True)
 def _seeds() -> Iterator[None]:
+    """A known random state, and one thread unless a test sets more: the problems are small."""
     torch.manual_seed(0)
-    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

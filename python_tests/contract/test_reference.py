@@ -79,7 +79,7 @@ def test_oracle_suffix_sums_agree_with_literal_erasure(attention: str) -> None:
 SEARCHED = [
     Case(
         f"search {c} {bias} {attention}",
-        lengths=tuple(range(1, 11)) * 3,
+        lengths=tuple(range(1, 10)) * 2,
         classes=c,
         bias=bias,
         attention=attention,
