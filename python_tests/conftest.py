@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -73,11 +72,10 @@ def runner(request: pytest.FixtureRequest) -> Runner:
 
 
 @pytest.fixture(autouse=True)
-def _seeds() -> Iterator[None]:
+def _seeds() -> None:
     """A known random state, and one thread unless a test sets more: the problems are small."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    yield
 
 
 @pytest.fixture
