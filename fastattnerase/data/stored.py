@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import multiprocessing
 import os
 import shutil
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,19 +53,21 @@ def prepare_stored(
     folder: str | Path,
     *,
     shard_documents: int = 20_000,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> PreparedCorpus:
     """Read, split, tokenise and encode a corpus of any size, and keep the result in a folder.
 
     The result is that of `prepare(load_corpus(config), config)`, but documents are read from disk
     where they are needed. Memory holds a few numbers a row, the distinct words and one shard of
-    texts. The same call after an interruption, at any moment, goes on after the last whole shard;
+    texts. The same call after an interruption, at any moment, goes on with the whole shards;
     after the end it loads the result.
 
     Args:
         config: files, columns, splits and options.
         folder: a folder for this corpus alone, made where it is missing.
         shard_documents: documents of a shard.
+        workers: processes that tokenise, each a shard; the result is the same.
         progress: where to show progress; default: nowhere.
 
     Returns:
@@ -81,7 +85,7 @@ def prepare_stored(
     identity = _identity(config)
     path = folder / _DESCRIPTION
     if not path.exists():
-        _Preparation(config, folder, identity, shard_documents, progress).run()
+        _Preparation(config, folder, identity, shard_documents, workers, progress).run()
     try:
         description = json.loads(path.read_bytes())
         if description["identity"] != identity:
@@ -168,6 +172,20 @@ def _lines(texts: Sequence[str]) -> bytes:
     return "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")
 
 
+def _make_part(path: Path, examples: Sequence[Example], config: DataConfig) -> None:
+    """Tokenise the texts of a shard and write it."""
+    forms: dict[str, int] = {}
+    ids, lengths, counts, words, texts = [], [], [], [], []
+    for text in tokenise(examples, line_breaks=config.line_breaks, sentences=config.sentences):
+        ids.append(text.id)
+        counts.append(len(text.sentences))
+        lengths += [len(sentence) for sentence in text.sentences]
+        words += [forms.setdefault(w, len(forms)) for s in text.sentences for w in s]
+        texts += text.sentence_texts
+    arrays = [np.array(values, dtype=np.int64) for values in (ids, lengths, counts, words)]
+    _write_part(path, _Part.of(arrays[0], arrays[1], arrays[2], arrays[3], list(forms), texts))
+
+
 def _write_part(path: Path, part: _Part) -> None:
     partial = path.with_suffix(".partial")
     forms, texts = (np.frombuffer(_lines(x), dtype=np.uint8) for x in (part.forms, part.texts))
@@ -230,10 +248,13 @@ class _Preparation:
         folder: Path,
         identity: dict[str, Any],
         shard_documents: int,
+        workers: int,
         progress: Progress | None,
     ) -> None:
-        if shard_documents < 1:
-            raise DataError(f"shard_documents: got {shard_documents}; at least 1 is needed")
+        for name, value in (("shard_documents", shard_documents), ("workers", workers)):
+            if value < 1:
+                raise DataError(f"{name}: got {value}; at least 1 is needed")
+        self.workers = workers
         self.config = config
         self.folder = folder
         self.identity = identity
@@ -306,31 +327,37 @@ class _Preparation:
             for start in range(0, len(wanted), self.shard_documents)
         ]
         paths = [self.shards / f"{first + number:06d}.npz" for number in range(len(chunks))]
-        done = 0
-        while done < len(chunks) and paths[done].exists():
-            done += 1
-        remaining = {row for chunk in chunks[done:] for row in chunk}
+        pairs = zip(chunks, paths, strict=True)
+        left = [(chunk, path) for chunk, path in pairs if not path.exists()]
+        remaining = {row for chunk, _ in left for row in chunk}
         if remaining:
             rows = (row for row in read_rows(self.config, Counter()) if row.id in remaining)
             tracked = self._track(rows, "tokenising", len(remaining))
-            for chunk, path in zip(chunks[done:], paths[done:], strict=True):
-                some = itertools.islice(tracked, len(chunk))
-                _write_part(path, self._part([Example(r.id, r.text, NO_LABEL) for r in some]))
+            jobs = (
+                (path, [Example(r.id, r.text, NO_LABEL) for r in itertools.islice(tracked, len(c))])
+                for c, path in left
+            )
+            if self.workers == 1:
+                for path, examples in jobs:
+                    _make_part(path, examples, self.config)
+            else:
+                self._in_processes(jobs)
         for path in paths:
             self._register(path)
 
-    def _part(self, examples: Sequence[Example]) -> _Part:
-        config = self.config
-        forms: dict[str, int] = {}
-        ids, lengths, counts, words, texts = [], [], [], [], []
-        for text in tokenise(examples, line_breaks=config.line_breaks, sentences=config.sentences):
-            ids.append(text.id)
-            counts.append(len(text.sentences))
-            lengths += [len(sentence) for sentence in text.sentences]
-            words += [forms.setdefault(w, len(forms)) for s in text.sentences for w in s]
-            texts += text.sentence_texts
-        arrays = [np.array(values, dtype=np.int64) for values in (ids, lengths, counts, words)]
-        return _Part.of(arrays[0], arrays[1], arrays[2], arrays[3], list(forms), texts)
+    def _in_processes(self, jobs: Iterator[tuple[Path, list[Example]]]) -> None:
+        # Fresh processes: a fork would copy locks that other threads hold.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(self.workers, mp_context=context) as pool:
+            running: set[Future[None]] = set()
+            for path, examples in jobs:
+                running.add(pool.submit(_make_part, path, examples, self.config))
+                if len(running) > self.workers:  # texts in memory: one shard more than workers
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+            for future in running:
+                future.result()
 
     def _register(self, path: Path) -> None:
         part = _read_part(path)

@@ -90,8 +90,8 @@ class ModelConfig:
             raise ModelError(f"attention_size: got {self.attention_size}; at least 1 is needed")
         if self.embedding_max_norm is not None and not self.embedding_max_norm > 0:
             raise ModelError(
-                f"embedding_max_norm: got {self.embedding_max_norm}; a positive number, or None, is "
-                "needed"
+                f"embedding_max_norm: got {self.embedding_max_norm}; a positive number is needed, "
+                "or None"
             )
         for name in ("dropout_embedding", "dropout_sentence", "dropout_output", "conv_dropout"):
             if not 0 <= getattr(self, name) < 1:

@@ -643,12 +643,18 @@ def _identity(
         "train": config.to_dict(),
         "classes": model.num_classes,
         "vocabulary": model.embedding.num_embeddings,
+        "initial word vectors": _tensor_digest(model.embedding.weight),
         "documents": {
             "train": [len(train), train.digest()],
             "dev": [len(dev), dev.digest()],
         },
         "description": dict(description),
     }
+
+
+def _tensor_digest(tensor: Tensor) -> str:
+    content = tensor.detach().cpu().contiguous().numpy().tobytes()
+    return blake2b(content, digest_size=16).hexdigest()
 
 
 def _differences(found: Any, wanted: Any, name: str = "") -> list[str]:

@@ -50,7 +50,7 @@ def test_quotas_of_each_class() -> None:
     result = draw(config, 40)
     for label in (0, 1):
         assert Counter(result[label::2]) == {0: 5, 1: 3, 2: 2, -1: 10}
-    # Six rows of a class where ten are asked for: test has 6 * 2 / 10, dev 6 * 3 / 10, rounded down.
+    # Six rows of a class for ten: test has 6 * 2 / 10 of them, dev 6 * 3 / 10, rounded down.
     assert Counter(draw(config, 12)[::2]) == {2: 1, 1: 1, 0: 4}
 
 

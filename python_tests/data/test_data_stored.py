@@ -108,20 +108,20 @@ def test_an_interrupted_preparation_goes_on_after_the_last_whole_shard(
         path=write_rows(tmp_path / "a.jsonl"), seed=5, **CONFIGS["quota with limits"]
     )
     memory = prepare(load_corpus(config), config)
-    real = stored._Preparation._part
-    tokenised: list[int] = []
+    real = stored._make_part
+    made: list[str] = []
+    limit = 0
 
     class KilledError(Exception):
         pass
 
-    def part(self, examples, limit=[0]):  # type: ignore[no-untyped-def]  # noqa: B006
-        if len(tokenised) == limit[0]:
-            limit[0] += 2
+    def make_part(path, examples, config):  # type: ignore[no-untyped-def]
+        if len(made) == limit:
             raise KilledError
-        tokenised.append(len(examples))
-        return real(self, examples)
+        made.append(path.name)
+        real(path, examples, config)
 
-    monkeypatch.setattr(stored._Preparation, "_part", part)
+    monkeypatch.setattr(stored, "_make_part", make_part)
     kills = 0
     while True:
         try:
@@ -129,15 +129,22 @@ def test_an_interrupted_preparation_goes_on_after_the_last_whole_shard(
             break
         except KilledError:
             kills += 1
+            limit += 2
     assert kills > 3
-    whole = list(tokenised)
     require_same(disk, memory)
-    tokenised.clear()
-    monkeypatch.setattr(
-        stored._Preparation, "_part", lambda self, e: tokenised.append(len(e)) or real(self, e)
-    )
+    assert len(made) == len(set(made))  # nothing was done twice
+    whole, made, limit = made, [], 1000
     prepare_stored(config, tmp_path / "again", shard_documents=3)
-    assert tokenised == whole  # nothing was done twice
+    assert made == whole
+
+
+def test_processes_change_nothing(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "a.jsonl")
+    config = DataConfig(path=path, seed=5, **CONFIGS["limits"])
+    disk = prepare_stored(config, tmp_path / "disk", shard_documents=8, workers=2)
+    require_same(disk, prepare(load_corpus(config), config))
+    with pytest.raises(DataError, match="workers: got 0"):
+        prepare_stored(config, tmp_path / "other", workers=0)
 
 
 def test_other_files_or_options_are_refused(tmp_path: Path) -> None:

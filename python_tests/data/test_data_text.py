@@ -224,3 +224,22 @@ def test_shuffled_batches_cover_every_document_once_within_the_limits() -> None:
     assert shuffled_batches(dataset, 16, 80, seed=6) != batches
     first_lengths = [len(dataset[batch[0]]) for batch in batches]
     assert first_lengths != sorted(first_lengths)
+
+
+def test_sentences_by_a_pipeline(tmp_path: Path) -> None:
+    import spacy
+
+    language = spacy.blank("en")
+    language.add_pipe("sentencizer", config={"punct_chars": [";"]})
+    language.to_disk(tmp_path / "pipeline")
+    example = Example(0, "One. two; three", 0)
+    [text] = tokenise([example], sentences=str(tmp_path / "pipeline"))
+    assert text.sentences == [["One", ".", "two", ";"], ["three"]]
+    [text] = tokenise([example])
+    assert text.sentences == [["One", "."], ["two", ";", "three"]]
+
+
+def test_a_pipeline_that_is_not_installed() -> None:
+    message = r"sentences: spaCy has no pipeline 'en_nothing' .*python -m spacy download en_nothing"
+    with pytest.raises(DataError, match=message):
+        list(tokenise([Example(0, "a", 0)], sentences="en_nothing"))

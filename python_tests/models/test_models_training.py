@@ -203,7 +203,7 @@ def test_the_learning_rate_halves_and_training_stops_early(
     [
         ({"config": replace(CONFIG, learning_rate=0.1)}, "train.learning_rate is 0.02 there and"),
         ({"model": replace(MODEL, hidden_size=5)}, "model.hidden_size is 4 there and 5 here"),
-        ({"data_seed": 7}, "documents.hash is '"),
+        ({"data_seed": 7}, r"documents.train is \[80, '"),
         ({"description": {"vectors": "glove"}}, "description.vectors is None there and 'glove'"),
     ],
 )

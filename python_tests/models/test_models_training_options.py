@@ -111,6 +111,20 @@ def test_training_from_disk_is_training_from_memory(tmp_path: Path) -> None:
     assert torch.equal(*results)
 
 
+def test_a_training_does_not_go_on_from_other_word_vectors(
+    vocabulary: Vocabulary, make_dataset: Callable[..., Dataset], tmp_path: Path
+) -> None:
+    data, config = make_dataset(6), TrainConfig(epochs=1)
+    ones = torch.ones(len(vocabulary), 6)
+    for vectors in (ones, ones):
+        train(
+            build_model(ModelConfig(**SMALL), vocabulary, 2, vectors), data, data, config, tmp_path
+        )
+    other = build_model(ModelConfig(**SMALL), vocabulary, 2, 2 * ones)
+    with pytest.raises(ModelError, match=r"another configuration: initial word vectors is '\w+'"):
+        train(other, data, data, config, tmp_path)
+
+
 @pytest.mark.parametrize(
     "values",
     [{"clip_value": 0.0}, {"lr_factor": 0.0}, {"lr_patience": -1}, {"batch_unit": "word"}],
