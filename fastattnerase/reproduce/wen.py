@@ -1,0 +1,173 @@
+"""`fastattnerase reproduce wen`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fastattnerase.console import command, out
+from fastattnerase.reproduce import app
+from fastattnerase.watcher import Watcher
+
+
+@command(
+    app,
+    "fastattnerase reproduce wen --data-root corpora --datasets sst --seeds 3 --out runs/wen "
+    "--jobs 2",
+)
+def wen(
+    data_root: Annotated[
+        Path, typer.Option(help="Folder with a folder of each data set (sst, imdb, 20news, …).")
+    ],
+    datasets: Annotated[
+        str,
+        typer.Option(
+            help="Of the grid, commas between: sst, imdb, imdb_5k, ag_news, 20news_sports, psytar."
+        ),
+    ] = "sst,20news_sports,imdb_5k,ag_news",
+    seeds: Annotated[int, typer.Option(min=1, help="Of the grid: 0 to N - 1.")] = 3,
+    encoders: Annotated[str, typer.Option(help="Of the grid.")] = "bilstm,cnn,mlp",
+    attentions: Annotated[str, typer.Option(help="Of the grid.")] = "additive,deep,dot",
+    mechanisms: Annotated[
+        str, typer.Option(help="Of the grid: softmax, also sparsemax.")
+    ] = "softmax",
+    studies: Annotated[
+        str,
+        typer.Option(
+            help="grid (Figure 2), gumbel (Table 5), fix (Table 2), adversary (Tables 3, 4)."
+        ),
+    ] = "grid,gumbel,fix,adversary",
+    small_datasets: Annotated[
+        str, typer.Option(help="Of the studies but the grid.")
+    ] = "sst,20news_sports",
+    small_seeds: Annotated[int, typer.Option(min=1, help="Of the studies but the grid.")] = 1,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(
+            help="Word vectors in GloVe's text format; default: the file in DATA_ROOT/glove, and "
+            "random ones where there is none.",
+            show_default=False,
+        ),
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Of every model but adversaries.")] = 8,
+    adversary_epochs: Annotated[int, typer.Option(min=1, help="At most.")] = 80,
+    adversary_patience: Annotated[
+        int, typer.Option(min=1, help="Epochs without a lower training loss.")
+    ] = 10,
+    strength: Annotated[
+        float | None, typer.Option(help="λ of adversaries; default: the published ones.")
+    ] = None,
+    tvd: Annotated[
+        float, typer.Option(help="Factor of the outputs' difference in an adversary's loss.")
+    ] = 0.5,
+    hidden_size: Annotated[
+        int, typer.Option(min=1, help="Units of MLP, and of BiLSTM in a direction.")
+    ] = 128,
+    channels: Annotated[
+        int, typer.Option(min=1, help="Filters of each of the CNN's five widths; the paper: 128.")
+    ] = 32,
+    embedding_size: Annotated[int, typer.Option(min=1, help="Without --vectors.")] = 300,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Cut documents after so many words.")
+    ] = None,
+    max_train: Annotated[
+        int | None, typer.Option(min=1, help="Training documents, at most.")
+    ] = None,
+    max_test: Annotated[int | None, typer.Option(min=1, help="Test documents, at most.")] = None,
+    ranks: Annotated[
+        str, typer.Option(help="How many are measured: both, weights, length, or a number.")
+    ] = "both",
+    max_ranks: Annotated[int | None, typer.Option(min=1, help="No rank beyond it.")] = None,
+    clusters: Annotated[
+        str, typer.Option(help="Of states: largest, smallest, or a number.")
+    ] = "largest",
+    codebook: Annotated[
+        str, typer.Option(help="rank: one for each; shared: one for all.")
+    ] = "rank",
+    algorithm: Annotated[str, typer.Option(help="Of k-means: full or mini_batch.")] = "full",
+    output_space: Annotated[
+        str, typer.Option(help="What is clustered of outputs: logit or probability.")
+    ] = "logit",
+    exclude: Annotated[
+        str, typer.Option(help="Items not ranked: masked, zero_weight or none.")
+    ] = "masked",
+    shuffles: Annotated[int, typer.Option(min=0, help="Of the control.")] = 100,
+    out_folder: Annotated[
+        Path, typer.Option("--out", help="Where everything goes; an interrupted run goes on there.")
+    ] = Path("runs/wen"),
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Models at a time; several use one thread each.")
+    ] = 1,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "cpu",
+) -> None:
+    """Reproduce Wen, Subbalakshmi and Yang 2022: does information follow attention?
+
+    Trains every model, measures the mutual information between ranked states and outputs, and
+    writes the report. Finished cells are never redone; the same command goes on after a kill.
+    More data sets, seeds or studies can be added later in the same folder.
+    """
+    from fastattnerase.cli import choose_device
+    from fastattnerase.experiments import schedule
+    from fastattnerase.experiments.rundir import RunError
+    from fastattnerase.experiments.wen import Options, Workspace
+    from fastattnerase.report.wen import build
+
+    if not data_root.is_dir():
+        raise RunError(f"--data-root {data_root}: no such folder")
+    if vectors is None:
+        files = sorted((data_root / "glove").glob("*.txt*"))
+        vectors = files[0] if files else None
+    options = Options(
+        datasets=_names(datasets),
+        seeds=tuple(range(seeds)),
+        encoders=_names(encoders),
+        attentions=_names(attentions),
+        mechanisms=_names(mechanisms),
+        studies=_names(studies),
+        small_datasets=_names(small_datasets),
+        small_seeds=tuple(range(small_seeds)),
+        vectors=None if vectors is None else str(vectors),
+        embedding_size=embedding_size,
+        hidden_size=hidden_size,
+        channels=channels,
+        epochs=epochs,
+        adversary_epochs=adversary_epochs,
+        adversary_patience=adversary_patience,
+        strength=strength,
+        tvd=tvd,
+        max_tokens=max_tokens,
+        max_train=max_train,
+        max_test=max_test,
+        ranks=_number(ranks),
+        clusters=_number(clusters),
+        codebook=codebook,
+        algorithm=algorithm,
+        output_space=output_space,
+        exclude=exclude,
+        shuffles=shuffles,
+        max_ranks=max_ranks,
+    )
+    if vectors is None:
+        out.print(f"no word vectors: {embedding_size} random numbers a word, trained")
+    workspace = Workspace(options, data_root, out_folder, choose_device(device))
+    with Watcher(_describe) as watcher:
+        schedule.run(workspace, jobs, watcher)
+    page = build(workspace, out_folder / "report")
+    out.print(str(page.resolve()), style="bold", soft_wrap=True)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.isdigit() else text
+
+
+def _describe(result: dict[str, Any]) -> str:
+    if "about" in result:
+        documents = result["about"]["documents"]
+        return ", ".join(f"{sum(n.values()):,} {split}" for split, n in documents.items())
+    return f"test accuracy {result['accuracy']:.3f}"
