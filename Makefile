@@ -30,11 +30,16 @@ $(VENV)/.dev: $(VENV)/.test
 demo: $(VENV)/.run  ## train a small model on real sentences, erase, and write the report
 	$(BIN)/fastattnerase demo
 
-test: $(VENV)/.test  ## run every test, on every backend that can run here
-	$(BIN)/pytest
+test: $(VENV)/.test build/emu/.built  ## run every test, on every backend that can run here
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
 
 test-fast: $(VENV)/.test  ## the tests without the cross-backend contract suite
-	$(BIN)/pytest --ignore=python_tests/contract --ignore=python_tests/cuda --ignore=python_tests/triton
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --ignore=python_tests/contract --ignore=python_tests/cuda --ignore=python_tests/triton
+
+# The CUDA kernels on the host emulator, built before the test processes that share it.
+build/emu/.built: $(VENV)/.test
+	$(BIN)/python python_tests/cuda/emulator.py
+	@touch $@
 
 lint: $(VENV)/.dev  ## ruff, mypy and clang-format
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.h' '*.hpp' '*.cpp' '*.cu' '*.cuh')

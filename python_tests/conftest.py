@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +17,8 @@ if not GPU:
 from contract import runners  # noqa: E402
 from contract.cases import CAPS, Caps, chosen  # noqa: E402
 from contract.harness import Runner  # noqa: E402
+
+CONTRACT = Path(__file__).parent / "contract"
 
 _required: list[str] = []
 _whole = False
@@ -31,10 +34,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    global _whole
     if config.getoption("--gpu") and not GPU:
         raise pytest.UsageError("--gpu: torch finds no GPU")
     named = config.getoption("--backends")
     _required[:] = named.split(",") if named else runners.required(GPU)
+    # A run that leaves out no contract test has to have run every backend. Where pytest-xdist deals
+    # the tests out, the process that hands them to others sees every report and is the judge.
+    narrowed = (
+        config.option.keyword or config.option.markexpr or getattr(config.option, "lf", False)
+    )
+    paths = [Path(arg.split("::")[0]).resolve() for arg in config.args if "::" not in arg]
+    covered = any(path in (CONTRACT, *CONTRACT.parents) for path in paths)
+    ignored = CONTRACT in [Path(path).resolve() for path in config.getoption("ignore") or ()]
+    _whole = covered and not narrowed and not ignored and not hasattr(config, "workerinput")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -46,22 +59,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A run that leaves out no contract test has to have run every backend."""
-    global _whole
     mine, shards = map(int, config.getoption("--shard").split("/"))
     if not 1 <= mine <= shards:
         raise pytest.UsageError(f"--shard: given {mine}/{shards}, needed i/n with 1 <= i <= n")
     items[:] = items[mine - 1 :: shards]
-    narrowed = config.option.keyword or config.option.markexpr
-    narrowed = (
-        narrowed or getattr(config.option, "lf", False) or any("::" in a for a in config.args)
-    )
-    _whole = not narrowed and any(_backend_of(item) for item in items)
-
-
-def _backend_of(item: pytest.Item) -> str | None:
-    spec = getattr(item, "callspec", None)
-    return spec.params.get("runner") if spec else None
 
 
 @pytest.fixture

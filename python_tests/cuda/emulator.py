@@ -75,3 +75,7 @@ def module() -> ModuleType:
 def load() -> CudaBackend:
     """The backend "cuda-emulated"."""
     return CudaBackend("cuda-emulated", module())
+
+
+if __name__ == "__main__":
+    build()
