@@ -121,7 +121,7 @@ def test_both_ways_of_leaving_out_are_counted(finished: Result) -> None:
     assert never["paper"] == 1  # instance 4: no ranking ever changes it
     # The random order of instance 1 erases its item 1 first, after which the decision stays.
     multi = finished.table("multi").set_index(["ranking", "row"])
-    assert multi.loc["random", "first_flip"].tolist() == [1, -1, 1, 2, -1]
+    assert multi.loc["random", "first_flip"].tolist() == [2, -1, 1, 2, -1]
     assert never["code"] == {"random": 2, "attention": 1, "gradient": 1, "product": 1}
     assert never["flip_under_all"] == 3
     attention = finished.result["multi"][1]

@@ -1,0 +1,83 @@
+"""Kill `fastattnerase reproduce serrano-smith` at random moments, restart, compare the numbers.
+
+    python python_tests/experiments/kill_reproduce.py --kills 10
+
+Prints a line for each kill and ends with 1 where a number differs from an uninterrupted run's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from experiments.small_study import write_small_study
+
+
+def command(study: Path, out: Path, jobs: int) -> list[str]:
+    return [
+        *(sys.executable, "-m", "fastattnerase", "reproduce", "serrano-smith"),
+        *("--data-root", str(study.parent), "--study", str(study)),
+        *("--out", str(out), "--jobs", str(jobs), "--device", "cpu"),
+    ]
+
+
+def numbers(out: Path) -> dict[str, str]:
+    """All results that are numbers: aggregates, and every table of the report."""
+    found = {}
+    for path in [*out.glob("erase/*/*/result.json"), *out.glob("report/*/*.csv")]:
+        found[path.relative_to(out).as_posix()] = path.read_text(encoding="utf-8")
+    manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    for unit in manifest["units"]:
+        assert unit["done"], f"{unit['unit']} is not done"
+        found[unit["unit"]] = json.dumps(unit["numbers"])
+    return found
+
+
+def kill_and_compare(folder: Path, kills: int, jobs: int = 2, seed: int = 0) -> list[str]:
+    """Run once whole and once with kills; give what differs."""
+    chance = random.Random(seed)
+    study = write_small_study(folder)
+    started = time.monotonic()
+    subprocess.run(command(study, folder / "whole", jobs), check=True, capture_output=True)
+    took = time.monotonic() - started
+    out = folder / "killed"
+    for kill in range(kills):
+        process = subprocess.Popen(
+            command(study, out, jobs), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            # So that the last kill, too, finds something to do.
+            process.wait(timeout=chance.uniform(0.2, 1.2) * took / kills)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        done = len(list(out.rglob("done.json")))
+        print(f"kill {kill + 1}: {done} units were done")  # noqa: T201
+    subprocess.run(command(study, out, jobs), check=True, capture_output=True)
+    expected, found = numbers(folder / "whole"), numbers(out)
+    return sorted(
+        name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        differences = kill_and_compare(
+            Path(temporary), arguments.kills, arguments.jobs, arguments.seed
+        )
+    print(f"differences: {', '.join(differences) or 'none'}")  # noqa: T201
+    sys.exit(bool(differences))
