@@ -14,7 +14,6 @@ Assumptions: none.
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

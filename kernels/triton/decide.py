@@ -19,7 +19,6 @@ Assumptions: offsets never decrease and stay within the batch; C <= BC.
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

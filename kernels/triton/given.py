@@ -17,7 +17,6 @@ Assumptions: flags start at zero and are only ever set to one, so programs canno
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

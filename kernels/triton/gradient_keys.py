@@ -19,7 +19,6 @@ by position; attention keys are as given even there, NaN on top.
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

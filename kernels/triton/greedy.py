@@ -18,7 +18,6 @@ INVALID ones get -1.
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

@@ -16,7 +16,6 @@ Assumptions: instances without a label get equal keys, so that their order is by
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

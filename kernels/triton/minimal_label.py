@@ -15,7 +15,6 @@ Assumptions: sizes lie in `-1 … n`.
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

@@ -18,7 +18,6 @@ Assumptions: FAR stands for never.
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

@@ -19,7 +19,6 @@ Assumptions: none; a position outside the instance makes every point it survives
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

@@ -23,7 +23,6 @@ Assumptions: orders are permutations wherever the status does not say INVALID.
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

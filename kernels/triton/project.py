@@ -21,7 +21,6 @@ bytes wide wherever D allows.
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

@@ -16,7 +16,6 @@ Assumptions: none.
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

@@ -17,7 +17,6 @@ flip, JS 0 and drop 0.
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

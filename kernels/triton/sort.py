@@ -19,7 +19,6 @@ Assumptions: n < 2^31. Instances marked INVALID get -1.
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 

@@ -15,13 +15,13 @@ enum RankingKind : std::int32_t {
   kGradient = 1,
   kProduct = 2,
   kRenormalizedGradient = 3,
-  kRandom = 4,            // ranking_args[r] = order number
-  kLeaveOneOut = 5,       // JS divergence of erasing the item alone
-  kLeaveOneOutDrop = 6,   // drop of the label's probability of erasing the item alone
+  kRandom = 4,           // ranking_args[r] = order number
+  kLeaveOneOut = 5,      // JS divergence of erasing the item alone
+  kLeaveOneOutDrop = 6,  // drop of the label's probability of erasing the item alone
   kGreedy = 7,
   kMinimal = 8,
-  kGivenOrder = 9,        // ranking_args[r] = row in `orders`
-  kGivenKeys = 10,        // ranking_args[r] = row in `keys`
+  kGivenOrder = 9,  // ranking_args[r] = row in `orders`
+  kGivenKeys = 10,  // ranking_args[r] = row in `keys`
 };
 
 // Bits of the `status` result (engine contract, section 7).
@@ -55,11 +55,11 @@ struct SweepParams {
   std::int32_t is_scores;        // 1: scores (softmax here), 0: weights (divided by their sum here)
   const void* head_weight;       // [C, H, D], contiguous; float64 where values are, else float32
   const void* head_bias;         // [C] or [B, C], unit last stride
-  std::int64_t head_bias_stride_b;  // 0 for a shared bias
-  std::int32_t head_bias_dtype;     // kFloat32 or kFloat64
-  const std::int64_t* ids;          // [B], what random orders depend on
-  const std::int32_t* rankings;     // [R], RankingKind, in host memory
-  const std::int64_t* ranking_args; // [R], in host memory
+  std::int64_t head_bias_stride_b;    // 0 for a shared bias
+  std::int32_t head_bias_dtype;       // kFloat32 or kFloat64
+  const std::int64_t* ids;            // [B], what random orders depend on
+  const std::int32_t* rankings;       // [R], RankingKind, in host memory
+  const std::int64_t* ranking_args;   // [R], in host memory
   const std::int64_t* const* orders;  // addresses of [T] int64 orders, the array in host memory
   const void* const* keys;            // addresses of [T] ranking scores, the array in host memory
   const std::int32_t* keys_dtype;     // DType (kFloat32 or kFloat64) of each row of `keys`
@@ -69,22 +69,22 @@ struct SweepParams {
   std::int32_t validate;  // 1: stop at the first invalid instance and say which
 
   // Outputs, contiguous.
-  std::int64_t* label;         // [B]
-  void* probabilities;         // real [B, C]
-  std::int64_t* status;        // [B]
-  std::int64_t* first_flip;    // [R, B]
-  std::int64_t* flip_label;    // [R, B]
-  double* removed_mass;        // [R, B]
-  void* curve_js;              // real [R, T + B]: point k of instance b is at offsets[b] + b + k
-  void* curve_kl;              // real [R, T + B]
-  void* curve_label_prob;      // real [R, T + B]
-  double* curve_mass;          // [R, T + B]
+  std::int64_t* label;           // [B]
+  void* probabilities;           // real [B, C]
+  std::int64_t* status;          // [B]
+  std::int64_t* first_flip;      // [R, B]
+  std::int64_t* flip_label;      // [R, B]
+  double* removed_mass;          // [R, B]
+  void* curve_js;                // real [R, T + B]: point k of instance b is at offsets[b] + b + k
+  void* curve_kl;                // real [R, T + B]
+  void* curve_label_prob;        // real [R, T + B]
+  double* curve_mass;            // [R, T + B]
   std::int64_t* curve_decision;  // [R, T + B]
-  void* curve_logits;          // real [R, T + B, C]
-  std::int64_t* order;         // [R, T]: the orders used, positions within the instance
-  std::int64_t* single_flip_label;  // [T], -1 where erasing the item alone does not flip
-  void* single_js;             // real [T]
-  void* single_drop;           // real [T]
+  void* curve_logits;            // real [R, T + B, C]
+  std::int64_t* order;           // [R, T]: the orders used, positions within the instance
+  std::int64_t* single_flip_label;   // [T], -1 where erasing the item alone does not flip
+  void* single_js;                   // real [T]
+  void* single_drop;                 // real [T]
   std::int64_t* minimal_size;        // [B]
   std::int64_t* minimal_flip_label;  // [B]
   std::int64_t* minimal_order;       // [T]
