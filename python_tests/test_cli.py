@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from experiments.small_study import write_small_study
 from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
@@ -298,9 +299,43 @@ def test_ctrl_c_ends_with_one_line(
     assert last.startswith("stopped: interrupted; what is finished is kept")
 
 
-@pytest.mark.parametrize("command", ["demo", "train", "erase", "report", "info"])
+def test_reproduce_a_small_study_and_export_a_run_of_it(tmp_path: Path) -> None:
+    study = write_small_study(tmp_path)
+    out = tmp_path / "out"
+    arguments = (
+        "reproduce", "serrano-smith", "--data-root", tmp_path, "--study", study, "--out", out,
+        "--only", "stars",
+    )  # fmt: skip
+    result = invoke(*arguments, "--until", "erase")
+    assert str(out / "manifest.json") in result.stdout
+    assert "[4/4] erase/stars/FLANnoenc" in result.stderr
+    assert not (out / "report").exists()
+    result = invoke(*arguments)
+    assert "4 of 5 steps were finished before" in result.stderr
+    assert str(out / "report" / "report.html") in result.stdout
+    run = out / "erase" / "stars" / "flannoenc"
+    result = invoke("export", run)
+    assert len(result.stdout.splitlines()) == 10
+    assert (run / "original" / "dec_flip_stats.csv").exists()
+
+
+def test_mistakes_in_reproducing(tmp_path: Path) -> None:
+    command = ("reproduce", "serrano-smith", "--data-root", tmp_path)
+    assert "--until is 'dinner'" in one_line(*command, "--until", "dinner")
+    assert "no such folder" in one_line(*command[:3], tmp_path / "absent")
+    assert "no corpus yahoo" in one_line(*command)  # none of the four is there
+    assert "--preset is 'both'" in one_line(*command, "--preset", "both")
+    study = write_small_study(tmp_path)
+    line = one_line(*command, "--study", study, "--only", "yelp", "--out", tmp_path / "out")
+    assert "names nothing" in line
+
+
+COMMANDS = ["demo", "train", "erase", "report", "export", "info", "reproduce serrano-smith"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(command: str) -> None:
-    text = " ".join(invoke(command, "--help").stdout.split())
+    text = " ".join(invoke(*command.split(), "--help").stdout.split())
     assert f"Example: fastattnerase {command}" in text
 
 

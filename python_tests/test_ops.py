@@ -466,3 +466,17 @@ def test_memory_does_not_grow_with_calls():
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert grown < 50_000
+
+
+def test_a_sweep_gives_its_orders_where_asked():
+    batch, scores = batch_of(), torch.arange(9.0)
+    result = fae.sweep(batch, ["random", "product", scores], orders=True, random_orders=2, seed=4)
+    expected = [
+        fae.rank(batch, "random", seed=4),
+        fae.rank(batch, "random", seed=4, order=1),
+        fae.rank(batch, "product"),
+        torch.tensor([3, 2, 1, 0, 4, 3, 2, 1, 0]),
+    ]
+    assert torch.equal(result.prefixes.order, torch.stack(expected))
+    assert fae.erase_prefixes(batch, ["attention"]).order is None
+    assert fae.erase_prefixes(batch, ["attention"], orders=True).order.shape == (1, 9)

@@ -14,6 +14,7 @@ from fastattnerase.experiments.wen import DATA, Workspace
 from fastattnerase.experiments.wen_tables import Claim, claims, collect
 from fastattnerase.report import figures, wen_figures
 from fastattnerase.report.tables import latex
+from fastattnerase.report.wen_points import POINTS
 
 PAGE = "wen.html"
 _CAPTIONS = {
@@ -119,6 +120,7 @@ def build(workspace: Workspace, folder: Path) -> Path:
         curves=[(name, f"Information by rank: {titles[name[7:]]}, first seed.")
                 for name, _ in drawn if name.startswith("curves-")],
         data=about.values(),
+        points=POINTS,
         reasons=_reasons(tables["measurements"]),
         gumbel=bool(len(tables["gumbel"])),
         cells=len(results),

@@ -14,6 +14,7 @@ from fastattnerase.cli import app
 from fastattnerase.experiments.rundir import RunError
 from fastattnerase.experiments.wen import Workspace
 from fastattnerase.report.wen import build
+from fastattnerase.report.wen_points import POINTS
 
 TINY = (
     "--datasets=sst", "--small-datasets=sst", "--seeds=1", "--encoders=bilstm",
@@ -94,6 +95,14 @@ def test_mistakes_take_one_line(tmp_path: Path) -> None:
         [line] = [text for text in result.stderr.splitlines() if text.strip()]
         assert line.startswith("error: ")
         assert message in line
+
+
+def test_every_open_point_names_options_that_exist() -> None:
+    assert len(POINTS) == 19
+    known = invoke("reproduce", "wen", "--help").stdout
+    for _, _, option in POINTS:
+        for name in re.findall(r"--[a-z-]+", option):
+            assert re.search(rf"{name}\b", known), name
 
 
 def test_nothing_to_report(tmp_path: Path) -> None:
