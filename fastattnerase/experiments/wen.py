@@ -71,14 +71,22 @@ class Options:
         hidden_size: of BiLSTM (a direction) and MLP.
         channels: filters of each width of the CNN; the paper can be read as 128, Jain & Wallace
             have 32.
+        attention_size: width of additive and deep attention; None: half the encoder's output.
+        attention_depth: layers of deep attention after its first.
+        scaled_dot: dot attention divides by the square root of the width, as Jain & Wallace do.
+        activation: of the MLP: `tanh` (Jain & Wallace's code) or `relu`.
+        temperature, gumbel_noise, gumbel_hard: of Gumbel-softmax, see `ModelConfig`.
         epochs: of every model but adversaries.
+        selection: of the epoch, by dev `auc` (Jain & Wallace) or `accuracy`.
+        class_weights: in training, `balanced` (Jain & Wallace) or `none`.
+        attention_weight_decay: 0 (Jain & Wallace), or 1e-5 as of the rest.
         adversary_epochs, adversary_patience: at most, and without a lower training loss.
         strength: λ of all adversaries; None takes the published ones.
         tvd: of the outputs' difference in the adversary's loss; 0.5 as published, or 1.
         max_tokens: documents are cut after so many words.
         max_train, max_test: documents, at most.
-        ranks, clusters, codebook, algorithm, output_space, exclude, shuffles, max_ranks: of the
-            measurement, see `mi.Config`.
+        ranks, clusters, codebook, algorithm, output_clusters, output_space, exclude, shuffles,
+            max_ranks: of the measurement, see `mi.Config`.
         backend: of the engine.
 
     Raises:
@@ -104,7 +112,17 @@ class Options:
     embedding_size: int = 300
     hidden_size: int = 128
     channels: int = 32
+    attention_size: int | None = None
+    attention_depth: int = 2
+    scaled_dot: bool = False
+    activation: str = "tanh"
+    temperature: float = 0.8
+    gumbel_noise: str = "fresh"
+    gumbel_hard: bool = False
     epochs: int = 8
+    selection: str = "auc"
+    class_weights: str = "balanced"
+    attention_weight_decay: float = 0.0
     adversary_epochs: int = 80
     adversary_patience: int = 10
     strength: float | None = None
@@ -116,6 +134,7 @@ class Options:
     clusters: int | str = "largest"
     codebook: str = "rank"
     algorithm: str = "full"
+    output_clusters: int = 5
     output_space: str = "logit"
     exclude: str = "masked"
     shuffles: int = 100
@@ -150,6 +169,46 @@ class Options:
             if getattr(self, name) < 1:
                 raise RunError(f"{name} is {getattr(self, name)}; at least 1 is needed")
         self.measurement("normal")
+        try:
+            self.model(Unit("sst", *BEST, "softmax", "normal"))
+            self.training(0)
+        except ValueError as error:
+            raise RunError(str(error)) from error
+
+    def model(self, unit: Unit) -> ModelConfig:
+        """Configure the model of a cell."""
+        from fastattnerase.models.wen import jain_wallace
+
+        config = jain_wallace(
+            unit.encoder,
+            unit.attention,
+            unit.mechanism,
+            embedding_size=self.embedding_size,
+            hidden_size=self.hidden_size,
+            channels=self.channels,
+            seed=unit.seed,
+        )
+        return replace(
+            config,
+            attention_size=self.attention_size or config.attention_size,
+            attention_depth=self.attention_depth,
+            attention_scaled=self.scaled_dot,
+            activation=self.activation,  # type: ignore[arg-type]
+            temperature=self.temperature,
+            gumbel_noise=self.gumbel_noise,  # type: ignore[arg-type]
+            gumbel_hard=self.gumbel_hard,
+        )
+
+    def training(self, seed: int) -> TrainConfig:
+        """Configure the training of all models but adversaries."""
+        from fastattnerase.models.training import jain_wallace
+
+        return replace(
+            jain_wallace(epochs=self.epochs, seed=seed),
+            selection=self.selection,  # type: ignore[arg-type]
+            class_weights=self.class_weights,  # type: ignore[arg-type]
+            attention_weight_decay=self.attention_weight_decay,
+        )
 
     def measurement(self, variant: str) -> Any:
         """Give the measurement's configuration for a variant."""
@@ -164,6 +223,7 @@ class Options:
                 clusters=self.clusters,  # type: ignore[arg-type]
                 codebook=self.codebook,  # type: ignore[arg-type]
                 algorithm=self.algorithm,  # type: ignore[arg-type]
+                output_clusters=self.output_clusters,
                 output_space=self.output_space,  # type: ignore[arg-type]
                 exclude=self.exclude,  # type: ignore[arg-type]
                 shuffles=self.shuffles,
@@ -445,31 +505,15 @@ class Workspace:
 
         return load_model(self.folder(unit) / "model", device=self.device).model
 
-    def model_config(self, unit: Unit) -> ModelConfig:
-        """Configure the model of a cell."""
-        from fastattnerase.models.wen import jain_wallace
-
-        o = self.options
-        return jain_wallace(
-            unit.encoder,
-            unit.attention,
-            unit.mechanism,
-            embedding_size=o.embedding_size,
-            hidden_size=o.hidden_size,
-            channels=o.channels,
-            seed=unit.seed,
-        )
-
     def _untrained(
         self, unit: Unit, prepared: PreparedCorpus, base: AttentionClassifier | None
     ) -> tuple[AttentionClassifier, Objective | None, TrainConfig]:
         """Make the model of a cell, its loss and its training."""
         from fastattnerase.experiments import wen_models
         from fastattnerase.models.build import build_model
-        from fastattnerase.models.training import TrainConfig, jain_wallace
 
-        config = self.model_config(unit)
-        training = jain_wallace(epochs=self.options.epochs, seed=unit.seed)
+        config = self.options.model(unit)
+        training = self.options.training(unit.seed)
         if base is None:
             size = len(prepared.classes)
             model = build_model(config, prepared.vocabulary, size, prepared.embeddings)
@@ -487,15 +531,13 @@ class Workspace:
         objective = wen_models.adversary_objective(
             imitated, self._strength(unit.dataset), self.options.tvd
         )
-        training = TrainConfig(
-            **training.to_dict()
-            | {
-                "epochs": self.options.adversary_epochs,
-                "patience": self.options.adversary_patience,
-                "selection": "train_loss",
-                "class_weights": "none",
-                "first_epoch": 1,
-            }
+        training = replace(
+            training,
+            epochs=self.options.adversary_epochs,
+            patience=self.options.adversary_patience,
+            selection="train_loss",
+            class_weights="none",
+            first_epoch=1,
         )
         return model, objective, training
 

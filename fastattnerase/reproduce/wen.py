@@ -69,6 +69,21 @@ def wen(
         int, typer.Option(min=1, help="Filters of each of the CNN's five widths; the paper: 128.")
     ] = 32,
     embedding_size: Annotated[int, typer.Option(min=1, help="Without --vectors.")] = 300,
+    attention_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of additive and deep; default: half the encoder's output."),
+    ] = None,
+    attention_depth: Annotated[int, typer.Option(min=1, help="Layers of deep attention.")] = 2,
+    scaled_dot: Annotated[bool, typer.Option(help="Dot attention divides by √width.")] = False,
+    activation: Annotated[str, typer.Option(help="Of the MLP: tanh or relu.")] = "tanh",
+    temperature: Annotated[float, typer.Option(help="Of Gumbel-softmax.")] = 0.8,
+    gumbel_noise: Annotated[
+        str, typer.Option(help="In training: fresh, or shared: a document keeps its own.")
+    ] = "fresh",
+    gumbel_hard: Annotated[bool, typer.Option(help="Straight through.")] = False,
+    selection: Annotated[str, typer.Option(help="Of the epoch, on dev: auc or accuracy.")] = "auc",
+    class_weights: Annotated[str, typer.Option(help="In training: balanced or none.")] = "balanced",
+    attention_weight_decay: Annotated[float, typer.Option(min=0, help="The rest has 1e-5.")] = 0.0,
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Cut documents after so many words.")
     ] = None,
@@ -87,6 +102,7 @@ def wen(
         str, typer.Option(help="rank: one for each; shared: one for all.")
     ] = "rank",
     algorithm: Annotated[str, typer.Option(help="Of k-means: full or mini_batch.")] = "full",
+    output_clusters: Annotated[int, typer.Option(min=2, help="Of two-class outputs.")] = 5,
     output_space: Annotated[
         str, typer.Option(help="What is clustered of outputs: logit or probability.")
     ] = "logit",
@@ -132,6 +148,16 @@ def wen(
         embedding_size=embedding_size,
         hidden_size=hidden_size,
         channels=channels,
+        attention_size=attention_size,
+        attention_depth=attention_depth,
+        scaled_dot=scaled_dot,
+        activation=activation,
+        temperature=temperature,
+        gumbel_noise=gumbel_noise,
+        gumbel_hard=gumbel_hard,
+        selection=selection,
+        class_weights=class_weights,
+        attention_weight_decay=attention_weight_decay,
         epochs=epochs,
         adversary_epochs=adversary_epochs,
         adversary_patience=adversary_patience,
@@ -144,6 +170,7 @@ def wen(
         clusters=_number(clusters),
         codebook=codebook,
         algorithm=algorithm,
+        output_clusters=output_clusters,
         output_space=output_space,
         exclude=exclude,
         shuffles=shuffles,

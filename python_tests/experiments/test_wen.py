@@ -177,6 +177,8 @@ def test_what_cannot_be_measured_is_said(finished: Workspace, tmp_path: Path) ->
         ({"seeds": (0, 0)}, r"seeds is \(0, 0\); distinct numbers from 0 are needed"),
         ({"studies": ()}, "studies is empty"),
         ({"channels": 0}, "channels is 0; at least 1 is needed"),
+        ({"gumbel_noise": "old"}, "gumbel_noise: got 'old'; fresh or shared is needed"),
+        ({"selection": "f1"}, "selection: got 'f1'"),
         ({"clusters": "many"}, "clusters is 'many'; it must be largest, smallest or a number"),
     ],
 )
@@ -222,6 +224,26 @@ def test_claims_agree_only_where_the_numbers_do() -> None:
         }
     )
     assert [c.agrees for c in claims(tables | {"table_2": fix})] == [True, False, None]
+
+
+def test_options_reach_the_models() -> None:
+    options = Options(
+        attention_size=7, attention_depth=3, scaled_dot=True, activation="relu", temperature=0.5,
+        gumbel_hard=True, gumbel_noise="shared", channels=16, selection="accuracy",
+        class_weights="none", attention_weight_decay=1e-5, epochs=4,
+    )  # fmt: skip
+    model = options.model(Unit("sst", "cnn", "deep", "gumbel", "normal", 5))
+    assert (model.hidden_size, model.attention_size, model.attention_depth) == (16, 7, 3)
+    assert (model.attention_scaled, model.activation, model.temperature) == (True, "relu", 0.5)
+    assert (model.gumbel_hard, model.gumbel_noise, model.seed) == (True, "shared", 5)
+    assert (model.kind, model.head, model.mechanism) == ("sequence", "sigmoid", "gumbel")
+    assert model.dropout_embedding == model.dropout_output == model.conv_dropout == 0.0
+    default = Options().model(Unit("sst", "cnn", "additive", "softmax", "normal", 0))
+    assert (default.hidden_size, default.attention_size) == (32, 80)
+    training = options.training(5)
+    assert (training.selection, training.class_weights, training.epochs) == ("accuracy", "none", 4)
+    assert training.attention_weight_decay == training.weight_decay == 1e-5
+    assert (training.amsgrad, training.loss, training.first_epoch) == (True, "sum", 2)
 
 
 def test_f1_by_hand() -> None:
