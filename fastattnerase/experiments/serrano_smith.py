@@ -328,7 +328,7 @@ def run(
         >>> with tempfile.TemporaryDirectory() as tmp:
         ...     r = s.run(Two(), s.Config(resamples=10), Path(tmp) / "run", name="two")
         ...     [row["first_flip"] for _, row in r.table("multi").iterrows()][1:]
-        [1, 1, 1, 1]
+        [1, 1, 1, 1, 1]
     """
     state = {"kind": KIND, "config": dataclasses.asdict(config), "source": source.describe()}
     record = state | {"name": name, "classes": source.classes} | rundir.provenance()
