@@ -81,13 +81,18 @@ class DataConfig:
         for name in ("fractions", "limited_splits", "classes", "quota"):  # JSON gives lists
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, tuple(getattr(self, name)))
-        if len(self.fractions) != 3 or min(self.fractions) < 0 or self.fractions[0] <= 0:
+        # Written so that NaN is refused too.
+        if len(self.fractions) != 3 or not (
+            all(0 <= share <= 1 for share in self.fractions) and self.fractions[0] > 0
+        ):
             raise DataError(
                 f"fractions: got {self.fractions}; three shares of train, dev and test are needed, "
                 "none negative, that of train positive"
             )
         if abs(sum(self.fractions) - 1) > 1e-6:
             raise DataError(f"fractions: {self.fractions} add to {sum(self.fractions)}, not to 1")
+        if not 0 <= self.seed < 2**63:
+            raise DataError(f"seed: got {self.seed}; 0 to 2**63 - 1 is needed")
         if self.min_count < 1:
             raise DataError(f"min_count: got {self.min_count}; at least 1 is needed")
         for name in ("max_tokens", "max_sentences", "max_sentence_tokens"):

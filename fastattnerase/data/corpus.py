@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +19,10 @@ from fastattnerase.data.examples import NO_LABEL, Example
 from fastattnerase.data.readers import find_reader
 from fastattnerase.data.readers.sentiment_sentences import FOLDER as _DEMO_FOLDER
 from fastattnerase.data.splits import SPLITS, draw_splits
-from fastattnerase.data.tokens import tokenise
+from fastattnerase.data.tokens import has_words, tokenise
 
+# JSON escapes can name halves of surrogate pairs, which no encoding of text can write.
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SPLIT_NAMES = {
     "train": "train",
     "training": "train",
@@ -40,8 +44,8 @@ class Corpus:
         test: the test examples.
         classes: the labels' names; `label` is an index into them. Sorted, by value where all are
             numbers.
-        dropped: how many rows were left out, by reason; `empty_text` counts those whose text is
-            empty or white space, `other_label` and `no_label` those outside `DataConfig.classes`,
+        dropped: how many rows were left out, by reason; `empty_text` counts those whose text has
+            no word, `other_label` and `no_label` those outside `DataConfig.classes`,
             `beyond_quota` those that a quota draw had no room for.
     """
 
@@ -65,9 +69,9 @@ class Row(NamedTuple):
 def load_corpus(config: DataConfig) -> Corpus:
     """Read labelled texts and split them.
 
-    Rows with an empty text are left out and counted. Splits that no file and no split column gives
-    are drawn from the training rows, as `DataConfig.draw` says, by a hash of the seed and the row
-    number, so that the same file and seed give the same split everywhere. At least one row of each
+    Rows whose text has no word are left out and counted. Splits that no file and no split column
+    gives are drawn from the training rows, as `DataConfig.draw` says, by a hash of the seed and the
+    row number, so that the same file and seed give the same split everywhere. At least one row of each
     class stays in train in a stratified draw.
 
     Args:
@@ -77,8 +81,9 @@ def load_corpus(config: DataConfig) -> Corpus:
         The corpus.
 
     Raises:
-        DataError: a file or a column is missing, a file is empty, a label is missing, all labels
-            are the same, dev or test have a label that train has not.
+        DataError: a file or a column is missing, a file has no rows with words, a label is
+            missing, all labels are the same, dev or test have a label that train has not, a text
+            that UTF-8 cannot write.
 
     Example:
         >>> corpus = demo_corpus()
@@ -151,8 +156,12 @@ def load_examples(
     text_column: str = "text",
     label_column: str | None = "label",
     reader: str | None = None,
+    line_breaks: bool = True,
+    sentences: str = "rules",
 ) -> tuple[list[Example], dict[str, int]]:
     """Read one file for a model that is trained already.
+
+    Rows whose text has no word are left out and counted.
 
     Args:
         path: the file.
@@ -160,6 +169,8 @@ def load_examples(
         text_column: the column of the texts.
         label_column: the column of the labels; None where the data carry none (label -1).
         reader: a registered reader's name; default: by the file's extension.
+        line_breaks: as in `DataConfig`; decides with `sentences` which texts have words.
+        sentences: as in `DataConfig`.
 
     Returns:
         The examples, and how many rows were left out, by reason.
@@ -174,7 +185,7 @@ def load_examples(
     rows = _read(str(path), reader, text_column, label_column, None, "test", 0, None)
     examples = [
         _example(row, classes) if label_column else Example(row.id, row.text, NO_LABEL)
-        for row in _drop(rows, dropped, None)
+        for row in _drop(rows, dropped, None, line_breaks, sentences)
     ]
     if not examples:
         raise DataError(f"{path}: no texts (rows left out: {dict(dropped) or 'none'})")
@@ -195,8 +206,23 @@ def demo_corpus() -> Corpus:
 
 
 def read_rows(config: DataConfig, dropped: Counter[str]) -> Iterator[Row]:
-    """Stream the rows of a configuration's files that are kept; count the others in `dropped`."""
-    return _drop(_rows(config), dropped, config.classes)
+    """Stream the rows of a configuration's files that are kept; count the others in `dropped`.
+
+    Raises:
+        DataError: as `load_corpus`; a file of dev or test rows with none to keep is noticed at the
+            end.
+    """
+    seen = set()
+    for row in _drop(_rows(config), dropped, config.classes, config.line_breaks, config.sentences):
+        seen.add(row.split)
+        yield row
+    for split, path in (("dev", config.dev), ("test", config.test)):
+        # A split without rows is drawn from train only where no file was named for it.
+        if path is not None and split not in seen:
+            raise DataError(
+                f"{path}: no rows for {split} (rows left out of all files: "
+                f"{dict(dropped) or 'none'})"
+            )
 
 
 def _rows(config: DataConfig) -> Iterator[Row]:
@@ -240,6 +266,12 @@ def _read(
                 "needed"
             )
         label = "" if label_column is None else _label(values[label_column])
+        for column, content in ((text_column, text), (label_column, label)):
+            if found := _SURROGATE.search(content):
+                raise DataError(
+                    f"{where}: column {column!r} holds {found[0]!r}, half of a surrogate pair, at "
+                    f"character {found.start() + 1}, which is no character; text is needed"
+                )
         if not label and label_column is not None and classes is None and text.strip():
             raise DataError(f"{where}: no label in column {label_column!r}")
         if split_column is not None:
@@ -263,10 +295,14 @@ def _label(value: object) -> str:
 
 
 def _drop(
-    rows: Iterable[Row], dropped: Counter[str], classes: Sequence[str] | None
+    rows: Iterable[Row],
+    dropped: Counter[str],
+    classes: Sequence[str] | None,
+    line_breaks: bool,
+    sentences: str,
 ) -> Iterator[Row]:
     for row in rows:
-        if not row.text.strip():
+        if not has_words(row.text, line_breaks=line_breaks, sentences=sentences):
             dropped["empty_text"] += 1
         elif classes is not None and row.label not in classes:
             dropped["other_label" if row.label else "no_label"] += 1
@@ -284,7 +320,12 @@ def _example(row: Row, classes: Sequence[str]) -> Example:
 
 
 def _sort_labels(labels: Iterable[str]) -> list[str]:
+    """Sort by value where all labels are numbers, else as text."""
+    labels = sorted(labels)
     try:
-        return sorted(labels, key=lambda label: (float(label), label))
+        values = [float(label) for label in labels]
     except ValueError:
-        return sorted(labels)
+        return labels
+    if any(map(math.isnan, values)):  # has no place among numbers
+        return labels
+    return [label for _, label in sorted(zip(values, labels, strict=True))]

@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import re
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from fastattnerase.data.errors import DataError
 
 _SEPARATORS = re.compile(r"[\s,\[\]]*")
 COMPRESSIONS = (".xz", ".gz", ".zst")
+# What a damaged file raises while it is decompressed; zlib's error is no OSError.
+_DAMAGE = (lzma.LZMAError, zlib.error, EOFError, OSError)
 
 
 def split_suffix(path: Path) -> tuple[str, str]:
@@ -66,7 +69,7 @@ def open_binary(path: Path) -> Iterator[IO[bytes]]:
     try:
         with _open_binary(path) as file:
             yield file
-    except (lzma.LZMAError, EOFError, OSError) as error:
+    except _DAMAGE as error:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 
@@ -80,7 +83,7 @@ def _require_file(path: Path) -> None:
 def _describe_bad_byte(path: Path) -> str:
     """Find the first byte that is not UTF-8: only ever called once decoding has failed."""
     offset = 0
-    with _open_binary(path) as file:
+    with open_binary(path) as file:
         for number, line in enumerate(file, start=1):
             try:
                 line.decode("utf-8")
@@ -118,7 +121,7 @@ def open_text(path: Path) -> Iterator[TextIO]:
         raise DataError(
             f"{path} is not UTF-8: {_describe_bad_byte(path)}; convert the file to UTF-8"
         ) from error
-    except (lzma.LZMAError, EOFError, OSError) as error:
+    except _DAMAGE as error:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 
@@ -155,6 +158,10 @@ def stream_json(path: Path) -> Iterator[dict[str, Any]]:
                     raise DataError(
                         f"{path}, after {count} objects, is not JSON ({error.msg}); an array of "
                         "objects, or one object a line, is needed"
+                    ) from error
+                except (ValueError, RecursionError) as error:  # huge integers, deep nesting
+                    raise DataError(
+                        f"{path}, after {count} objects, is JSON that cannot be read ({error})"
                     ) from error
                 if not isinstance(value, dict):
                     raise DataError(

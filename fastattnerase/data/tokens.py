@@ -34,6 +34,28 @@ class TokenisedText:
     sentence_texts: list[str]
 
 
+def has_words(text: str, *, line_breaks: bool = True, sentences: str = "rules") -> bool:
+    """Say whether `tokenise` finds any word in a text, without tokenising it.
+
+    Args:
+        text: the text.
+        line_breaks: as there.
+        sentences: as there.
+
+    Returns:
+        Whether anything but white space is left.
+
+    Example:
+        >>> has_words("<br /> "), has_words("<br /> ", line_breaks=False)
+        (False, True)
+    """
+    return bool(_clean(text, line_breaks and sentences != "spaces").strip())
+
+
+def _clean(text: str, line_breaks: bool) -> str:
+    return _LINE_BREAK.sub("\n", text) if line_breaks else text
+
+
 @lru_cache(maxsize=2)
 def _language(sentences: str) -> Language:
     import spacy  # slow to import, and needed only where text is read
@@ -87,7 +109,7 @@ def tokenise(
         return
     language = _language(sentences)
     for example in examples:
-        text = _LINE_BREAK.sub("\n", example.text) if line_breaks else example.text
+        text = _clean(example.text, line_breaks)
         found, texts = [], []
         for sentence in language(text).sents:
             words = [token.text for token in sentence if not token.is_space]

@@ -96,6 +96,8 @@ class ModelConfig:
         for name in ("dropout_embedding", "dropout_sentence", "dropout_output", "conv_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ModelError(f"{name}: got {getattr(self, name)}; a share in [0, 1) is needed")
+        if not 0 <= self.seed < 2**63:
+            raise ModelError(f"seed: got {self.seed}; 0 to 2**63 - 1 is needed")
         if not 0 < self.temperature < math.inf:
             raise ModelError(f"temperature: got {self.temperature}; a positive number is needed")
         for name, choices in _CHOICES.items():

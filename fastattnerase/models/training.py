@@ -118,6 +118,8 @@ class TrainConfig:
             )
         if not 0 < self.lr_factor <= 1:
             raise ModelError(f"lr_factor: got {self.lr_factor}; a factor in (0, 1] is needed")
+        if not 0 <= self.seed < 2**63:
+            raise ModelError(f"seed: got {self.seed}; 0 to 2**63 - 1 is needed")
         if self.lr_patience < 0:
             raise ModelError(f"lr_patience: got {self.lr_patience}; at least 0 is needed")
 

@@ -10,8 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastattnerase.data import DataConfig, DataError, Example, demo_corpus, load_corpus
-from fastattnerase.data.corpus import load_examples
+from fastattnerase.data import (
+    DataConfig,
+    DataError,
+    Example,
+    demo_corpus,
+    load_corpus,
+    prepare_stored,
+)
+from fastattnerase.data.corpus import find_classes, load_examples
 
 
 def write_csv(path: Path, rows: list[tuple[str, ...]], header: str = "text,label") -> str:
@@ -63,12 +70,19 @@ def test_every_class_stays_in_train(tmp_path: Path) -> None:
 
 def test_empty_texts_are_dropped_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    texts = ["good", "", "   ", "\t\n ", None, "bad"]
+    texts = ["good", "", "   ", "\t\n ", None, "<br /> <BR>", "-", "bad"]
     rows = [json.dumps({"text": t, "label": i % 2}) for i, t in enumerate(texts)]
     path.write_text("\n".join(rows))
     corpus = load_corpus(DataConfig(path=str(path), fractions=(1, 0, 0)))
-    assert corpus.dropped == {"empty_text": 4}
-    assert [e.text for e in corpus.train] == ["good", "bad"]
+    assert corpus.dropped == {"empty_text": 5}
+    assert [e.text for e in corpus.train] == ["good", "-", "bad"]
+    kept = load_corpus(DataConfig(path=str(path), fractions=(1, 0, 0), line_breaks=False))
+    assert kept.dropped == {"empty_text": 4}
+    words = load_corpus(DataConfig(path=str(path), fractions=(1, 0, 0), sentences="spaces"))
+    assert words.dropped == {"empty_text": 4}  # whose words are what white space separates
+    examples, dropped = load_examples(path, ["0", "1"])
+    assert [e.text for e in examples] == ["good", "-", "bad"]
+    assert dropped == {"empty_text": 5}
 
 
 def test_split_column_with_dev_drawn_from_train(tmp_path: Path) -> None:
@@ -110,7 +124,7 @@ def test_labels_of_numbers_are_written_alike(tmp_path: Path) -> None:
     [
         ([("a", "1"), ("b", "1")], r"all training rows have the label '1' in column 'label'"),
         ([], "no rows to train on"),
-        ([("", "1")], r"no rows to train on \(rows left out: {'empty_text': 1}\)"),
+        ([("<br />", "1")], r"no rows to train on \(rows left out: {'empty_text': 1}\)"),
         ([("a", "1"), ("b", "")], r"a\.csv, row 2: no label in column 'label'"),
     ],
 )
@@ -118,6 +132,32 @@ def test_unusable_data(tmp_path: Path, rows: list[tuple[str, ...]], message: str
     path = write_csv(tmp_path / "a.csv", rows)
     with pytest.raises(DataError, match=message):
         load_corpus(DataConfig(path=path, fractions=(1, 0, 0)))
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+@pytest.mark.parametrize("rows", [[], [("", "0"), ("<br>", "1")]])
+def test_a_named_file_without_rows_is_not_drawn_from_train(
+    tmp_path: Path, split: str, rows: list[tuple[str, ...]]
+) -> None:
+    train = write_csv(tmp_path / "train.csv", many(5, 5))
+    other = write_csv(tmp_path / f"{split}.csv", rows)
+    config = DataConfig(train=train, **{split: other})  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=rf"{split}\.csv: no rows for {split}"):
+        load_corpus(config)
+    with pytest.raises(DataError, match=rf"{split}\.csv: no rows for {split}"):
+        prepare_stored(config, tmp_path / "stored")
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["nan", "1", "10", "2"], ["1", "10", "2", "nan"]),  # NaN has no place among numbers
+        (["-inf", "10", "9", "1e1"], ["-inf", "9", "10", "1e1"]),
+        (["b", "10", "9"], ["10", "9", "b"]),
+    ],
+)
+def test_classes_are_in_the_same_order_everywhere(labels: list[str], classes: list[str]) -> None:
+    assert find_classes(labels, DataConfig()) == classes
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
@@ -132,6 +172,14 @@ def test_unknown_label(tmp_path: Path, split: str) -> None:
 
 def test_bad_cells(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "label": 1}\n{"text": "b \\ud800", "label": 1}\n')
+    with pytest.raises(DataError, match=r"row 2: column 'text' holds .* at character 3"):
+        load_corpus(DataConfig(path=str(path)))
+    path.write_text('{"text": "a", "label": "\\udfff"}\n')
+    with pytest.raises(DataError, match=r"row 1: column 'label' holds .* at character 1"):
+        load_corpus(DataConfig(path=str(path)))
+    with pytest.raises(DataError, match=r"row 1: column 'label' holds"):
+        load_examples(path, ["1"])
     path.write_text('{"text": 5, "label": 1, "split": "train"}\n')
     with pytest.raises(DataError, match=r"row 1: column 'text' holds 5 \(int\); text is needed"):
         load_corpus(DataConfig(path=str(path)))
@@ -146,6 +194,9 @@ def test_bad_cells(tmp_path: Path) -> None:
         ({"fractions": (0.5, 0.6, 0.1)}, "fractions: .* add to 1.2"),
         ({"fractions": (0.0, 0.5, 0.5)}, "that of train positive"),
         ({"fractions": (0.5, 0.5)}, "three shares"),
+        ({"fractions": (float("nan"), 0.5, 0.5)}, "fractions: got .*three shares"),
+        ({"seed": 2**63}, "seed: got 9223372036854775808; 0 to"),
+        ({"seed": -1}, "seed: got -1"),
         ({"min_count": 0}, "min_count: got 0"),
         ({"max_tokens": 0}, "max_tokens: got 0"),
         ({"path": "a.csv", "test": "b.csv"}, "either one file"),

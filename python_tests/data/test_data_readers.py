@@ -126,6 +126,12 @@ def test_a_character_that_is_cut_off(tmp_path: Path) -> None:
         read(path, "text", "label")
 
 
+def damaged_gzip() -> bytes:
+    """A deflate stream whose blocks are of no known type, in a whole gzip file."""
+    whole = gzip.compress(CSV.encode())
+    return whole[:10] + b"\x07" * 40 + whole[-8:]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -142,13 +148,26 @@ def test_a_character_that_is_cut_off(tmp_path: Path) -> None:
         ("noextension", b"", r"unknown file type '\(no extension\)'"),
         ("a.csv.xz", b"no xz", r"a\.csv\.xz cannot be read"),
         ("a.csv.gz", gzip.compress(CSV.encode())[:-12], r"a\.csv\.gz cannot be read"),
+        ("a.csv.gz", damaged_gzip(), r"a\.csv\.gz cannot be read: Error -3"),
+        ("a.jsonl.gz", damaged_gzip(), r"a\.jsonl\.gz cannot be read: Error -3"),
         ("a.csv.zst", b"no zst", r"a\.csv\.zst cannot be read"),
+        ("a.jsonl", b"[" * 100_000, "line 1 is JSON that cannot be read"),
+        ("a.jsonl", b"\n1" + b"0" * 5000, "line 2 is JSON that cannot be read"),
     ],
 )
 def test_bad_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
+        read(path, "text", "label")
+
+
+def test_text_of_parquet_that_is_not_utf8_is_located(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    texts = pa.array([b"good", b"fine", b"caf\xe9"], pa.binary()).cast(pa.string(), safe=False)
+    table = pa.table({"text": pa.array(texts), "label": [1, 2, 3]})
+    pq.write_table(table, path, row_group_size=2)
+    with pytest.raises(DataError, match=r"a\.parquet, row 3, column 'text', .* byte 0xe9"):
         read(path, "text", "label")
 
 

@@ -35,6 +35,10 @@ def read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, obje
                 raise DataError(
                     f"{path}, line {number} is not JSON ({error}); one object a line is needed"
                 ) from error
+            except (ValueError, RecursionError) as error:  # huge integers, deep nesting
+                raise DataError(
+                    f"{path}, line {number} is JSON that cannot be read ({error})"
+                ) from error
             if not isinstance(row, dict):
                 raise DataError(
                     f"{path}, line {number} holds a JSON {type(row).__name__}; one object a line "

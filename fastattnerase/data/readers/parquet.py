@@ -25,7 +25,8 @@ def read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, ob
         A mapping from each wanted column to its value.
 
     Raises:
-        DataError: no such file, not Parquet, a missing column.
+        DataError: no such file, not Parquet, a missing column, a value that has no form in Python
+            (such as text that is not UTF-8).
     """
     if not path.exists():
         raise DataError(f"{path}: no such file")
@@ -34,7 +35,26 @@ def read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, ob
     try:
         with pq.ParquetFile(path) as file:
             require_columns(path, columns, file.schema_arrow.names)
+            start = 1
             for batch in file.iter_batches(columns=list(columns)):
-                yield from batch.to_pylist()
-    except (pa.ArrowInvalid, OSError) as error:
+                try:
+                    rows = batch.to_pylist()
+                except (ValueError, OverflowError) as error:
+                    raise DataError(
+                        f"{path}, {_place_of_bad_value(batch, start)}, cannot be read: {error}"
+                    ) from error
+                yield from rows
+                start += len(rows)
+    except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {error}") from error
+
+
+def _place_of_bad_value(batch: pa.RecordBatch, start: int) -> str:
+    """Find the first value that Python cannot hold: only ever called once a batch has failed."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        for number, value in enumerate(column, start=start):
+            try:
+                value.as_py()
+            except (ValueError, OverflowError):
+                return f"row {number}, column {name!r}"
+    return f"rows from {start} on"
