@@ -71,8 +71,8 @@ def load_corpus(config: DataConfig) -> Corpus:
 
     Rows whose text has no word are left out and counted. Splits that no file and no split column
     gives are drawn from the training rows, as `DataConfig.draw` says, by a hash of the seed and the
-    row number, so that the same file and seed give the same split everywhere. At least one row of each
-    class stays in train in a stratified draw.
+    row number, so that the same file and seed give the same split everywhere. At least one row of
+    each class stays in train in a stratified draw.
 
     Args:
         config: files, columns and splits.
