@@ -17,6 +17,7 @@ import torch
 
 RUN = "run.json"
 RESULT = "result.json"
+_PARTS = "parts"
 _PACKAGES = ("fastattnerase", "torch", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn")
 
 
@@ -72,11 +73,16 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; say which file is damaged where it is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, nested too deeply
         raise RunError(f"{path} is damaged: {error}") from error
     if not isinstance(content, dict):
         raise RunError(f"{path} is damaged: it holds {type(content).__name__}, not an object")
     return content
+
+
+def has_results(folder: Path) -> bool:
+    """Say whether a run directory holds a result, or any complete file of a part."""
+    return (folder / RESULT).exists() or any((folder / _PARTS).glob("*.parquet"))
 
 
 class PartialTables:
@@ -93,7 +99,7 @@ class PartialTables:
     def __init__(self, folder: Path, names: Sequence[str], state: Mapping[str, Any]) -> None:
         self.folder = folder
         self.names = tuple(names)
-        self.parts = folder / "parts"
+        self.parts = folder / _PARTS
         marker = self.parts / "state.json"
         if self.parts.exists() and not (marker.exists() and read_json(marker) == dict(state)):
             shutil.rmtree(self.parts)

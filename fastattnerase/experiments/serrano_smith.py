@@ -127,7 +127,7 @@ class Config:
     """How the experiment is run.
 
     Args:
-        seed: of random rankings, random items and resampling; at least 0.
+        seed: of random rankings, random items and resampling; 0 to 2⁶³ - 1.
         random_orders: random rankings of each instance; the paper plots one.
         random_item: how the random item `r` of the single-weight test is drawn. `different`:
             uniformly over all items but the top one, the paper's stated requirement. `uniform`:
@@ -163,8 +163,8 @@ class Config:
     exhibits: int = 6
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ValueError(f"seed is {self.seed}; it must be at least 0")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed is {self.seed}; it must be 0 to 2**63 - 1")
         if self.random_orders < 1:
             raise ValueError(f"random_orders is {self.random_orders}; it must be at least 1")
         if self.random_item not in RULES:
@@ -288,7 +288,8 @@ def run(
 
     Instances stream through: memory does not grow with their number, but for one column of
     results at a time while aggregating. A run that was interrupted goes on where it stopped; a
-    finished one with the same configuration and source is returned as it is.
+    finished one with the same configuration and source is returned as it is, under the name given
+    now.
 
     Args:
         source: the instances.
@@ -301,7 +302,7 @@ def run(
         The finished run.
 
     Raises:
-        RunError: the directory holds a run of another configuration or source.
+        RunError: the directory holds results of another configuration or source.
 
     Source:
         Serrano and Smith 2019, sections 4 and 5.
@@ -335,12 +336,16 @@ def run(
     if (folder / rundir.RUN).exists():
         before = rundir.read_json(folder / rundir.RUN)
         changed = [key for key in state if before.get(key) != state[key]]
-        if changed:
+        # A first try that failed before its first part has left nothing to protect.
+        empty = before.get("kind") == KIND and not rundir.has_results(folder)
+        if changed and not empty:
             raise rundir.RunError(
                 f"{folder} holds a run with another {' and '.join(changed)}; choose another "
                 f"directory or delete it"
             )
         if (folder / rundir.RESULT).exists():
+            if before.get("name") != name:
+                rundir.write_json(folder / rundir.RUN, before | {"name": name})
             return load(folder)
     folder.mkdir(parents=True, exist_ok=True)
     rundir.write_json(folder / rundir.RUN, record)
@@ -372,8 +377,9 @@ def _head(source: Source) -> dict[str, Any]:
     """Say what of the head matters for reading the results: classes and bias."""
     for chunk in source.select([0]) if len(source) else ():
         bias = _head_bias(chunk.batch)
-        shared = bias.dim() == 1
-        return {"classes": bias.shape[-1], "bias": bias.tolist() if shared else None}
+        # A bias that is not finite is no number in JSON, and nothing follows from it.
+        usable = bias.dim() == 1 and bool(bias.isfinite().all())
+        return {"classes": bias.shape[-1], "bias": bias.tolist() if usable else None}
     return {"classes": len(source.classes), "bias": None}
 
 

@@ -24,6 +24,11 @@ _INSTANCES = 2_048
 _DOCUMENTS = 1_024  # documents read at a time, from a data set that may be on disk
 _REQUIRED = ("values", "offsets", "head_weight", "head_bias")
 _OPTIONAL = ("scores", "weights", "labels", "ids", "logits")
+# What safetensors calls the dtypes that are read.
+_FLOATS = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+_INT64 = {"I64": "int64"}
+_INTEGERS = {"U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32"} | _INT64
+_NAMES = _FLOATS | _INTEGERS
 
 
 class ModelSource:
@@ -101,15 +106,17 @@ class TensorSource:
 
     The file holds `values` [T, D] (or [T, H, D]), `offsets` [B + 1], `scores` or `weights` [T] (or
     [T, H]), `head_weight` [C, D] (or [C, H, D]), `head_bias` [C] or [B, C]; and where known
-    `labels` [B] (the data's), `ids` [B] and `logits` [B, C] (the model's own).
+    `labels` [B] (the data's, -1 for none), `ids` [B] and `logits` [B, C] (the model's own). What
+    does not fit is refused here, before anything is computed; values, scores and weights that are
+    not finite are not: the experiment leaves their instances out and counts them.
 
     Args:
         path: the file.
         device: where to compute.
 
     Raises:
-        RunError: no such file, not a safetensors file, a tensor is missing, unknown or of another
-            shape.
+        RunError: no such file, not a safetensors file, a tensor is missing, unknown, or of another
+            dtype, shape or range.
 
     Example:
         >>> from pathlib import Path
@@ -119,6 +126,8 @@ class TensorSource:
 
     def __init__(self, path: Path, *, device: str = "cpu") -> None:
         self.device = device
+        if path.is_dir():
+            raise RunError(f"{path} is a folder; a safetensors file is needed")
         if not path.is_file():
             raise RunError(f"{path}: no such file")
         self.path = path
@@ -136,53 +145,140 @@ class TensorSource:
                 f"there, nothing else"
             )
         self.attention = "scores" if "scores" in names else "weights"
-        self.offsets = self._whole("offsets")
-        self._check_offsets()
-        self.head_weight = self._whole("head_weight")
-        self._bias_shape = self._shape("head_bias")
-        self.classes = [str(label) for label in range(self.head_weight.shape[0])]
-        for name in ("labels", "ids", "logits"):
-            if name in names and self._shape(name)[0] != len(self):
-                raise RunError(
-                    f"{path}: {name} has {self._shape(name)[0]} rows, offsets tell of {len(self)} "
-                    f"instances"
-                )
         self._per_instance = names & {"labels", "ids", "logits"}
-
-    def _whole(self, name: str) -> Tensor:
-        tensor: Tensor = self._file.get_tensor(name)
-        if tensor.dim() == 0:
-            raise RunError(f"{self.path}: {name} is a scalar")
-        return tensor
+        self._check_shapes()
+        self.offsets: Tensor = self._file.get_tensor("offsets")
+        self.head_weight: Tensor = self._file.get_tensor("head_weight")
+        self._bias_shape = self._shape("head_bias")
+        self.classes = [str(label) for label in range(len(self.head_weight))]
+        self._check_offsets()
+        self._check_head()
+        if self.attention == "weights":
+            self._check_weights()
+        if "labels" in names:
+            self._check_labels()
+        if "logits" in names:
+            self._check_logits()
 
     def _shape(self, name: str) -> list[int]:
         shape: list[int] = self._file.get_slice(name).get_shape()
-        return shape or [0]
+        return shape
+
+    def _check_shapes(self) -> None:
+        """Refuse a tensor of another dtype or shape, before any is read."""
+        values, offsets = self._shape("values"), self._shape("offsets")
+        self._require(
+            "values",
+            _FLOATS,
+            len(values) in (2, 3) and 0 not in values[1:],
+            "[T, D] or [T, H, D] with D and H at least 1",
+        )
+        self._require("offsets", _INT64, len(offsets) == 1 and offsets[0] >= 1, "[B + 1]")
+        items, instances = values[:-1], offsets[0] - 1
+        self._require(
+            self.attention,
+            _FLOATS,
+            self._shape(self.attention) == items,
+            f"{items}, one for each item (and head) of values",
+        )
+        weight = self._shape("head_weight")
+        inner = ", ".join(map(str, values[1:]))
+        self._require(
+            "head_weight",
+            _FLOATS,
+            len(weight) == len(values) and weight[1:] == values[1:] and weight[0] >= 2,
+            f"[C, {inner}] with C at least 2 (one logit is two classes, the first all zero)",
+        )
+        classes = weight[0]
+        of_instances = [instances, classes]
+        self._require(
+            "head_bias",
+            _FLOATS,
+            self._shape("head_bias") in ([classes], of_instances),
+            f"[{classes}] or {of_instances}",
+        )
+        each = ", one for each instance that offsets tell of"
+        for name, dtypes, shape in (
+            ("labels", _INTEGERS, [instances]),
+            ("ids", _INT64, [instances]),
+            ("logits", _FLOATS, of_instances),
+        ):
+            if name in self._per_instance:
+                self._require(name, dtypes, self._shape(name) == shape, f"{shape}{each}")
+
+    def _require(self, name: str, dtypes: dict[str, str], fits: bool, shape: str) -> None:
+        given = self._file.get_slice(name).get_dtype()
+        if not fits or given not in dtypes:
+            *others, last = dtypes.values()
+            needed = f"{', '.join(others)} or {last}" if others else last
+            raise RunError(
+                f"{self.path}: {name} is {_NAMES.get(given, given)} {self._shape(name)}; needed is "
+                f"{needed} {shape}"
+            )
 
     def _check_offsets(self) -> None:
         offsets, total = self.offsets, self._shape("values")[0]
-        if offsets.dtype != torch.int64 or offsets.dim() != 1 or len(offsets) < 1:
+        falls = (offsets.diff() < 0).nonzero()
+        if len(falls):
+            instance = int(falls[0])
             raise RunError(
-                f"{self.path}: offsets is {offsets.dtype} {list(offsets.shape)}; int64 [B + 1] is "
-                f"needed"
+                f"{self.path}: offsets must never decrease; at instance {instance} they go from "
+                f"{int(offsets[instance])} to {int(offsets[instance + 1])}"
             )
-        if offsets[0] != 0 or offsets[-1] != total or bool((offsets.diff() < 0).any()):
+        if offsets[0] != 0 or offsets[-1] != total:
             raise RunError(
-                f"{self.path}: offsets must start at 0, never decrease and end at the {total} rows "
-                f"of values; they start at {int(offsets[0])} and end at {int(offsets[-1])}"
+                f"{self.path}: offsets must start at 0 and end at the {total} rows of values; they "
+                f"start at {int(offsets[0])} and end at {int(offsets[-1])}"
             )
 
-    def _check_weights(self, weights: Tensor, begin: int) -> None:
-        negative = weights < 0  # [n] or [n, H]
-        if negative.ndim > 1:
-            negative = negative.any(1)
-        if bool(negative.any()):
-            item = begin + int(negative.long().argmax())
-            instance = int(torch.searchsorted(self.offsets, item, right=True)) - 1
-            raise RunError(
-                f"{self.path}: weights of instance {instance} are negative at item "
-                f"{item - int(self.offsets[instance])}; weights must be 0 or more"
-            )
+    def _check_head(self) -> None:
+        # A bias of one instance alone may be bad: that instance is then left out, and counted.
+        shared = {"head_weight": self.head_weight}
+        if len(self._bias_shape) == 1:
+            shared["head_bias"] = self._file.get_tensor("head_bias")
+        for name, tensor in shared.items():
+            bad = (~tensor.isfinite()).reshape(len(tensor), -1).any(dim=1).nonzero()
+            if len(bad):
+                raise RunError(
+                    f"{self.path}: {name} of class {int(bad[0])} holds NaN or infinity; finite "
+                    f"numbers are needed"
+                )
+
+    def _check_weights(self) -> None:
+        for begin, weights in self._pieces("weights"):
+            negative = (weights < 0).reshape(len(weights), -1).any(dim=1).nonzero()
+            if len(negative):
+                item = begin + int(negative[0])
+                instance = int(torch.searchsorted(self.offsets, item, right=True)) - 1
+                raise RunError(
+                    f"{self.path}: weights of instance {instance} are negative at item "
+                    f"{item - int(self.offsets[instance])}; weights must be 0 or more"
+                )
+
+    def _check_labels(self) -> None:
+        for begin, labels in self._pieces("labels"):
+            bad = ((labels < -1) | (labels >= len(self.classes))).nonzero()
+            if len(bad):
+                row = int(bad[0])
+                raise RunError(
+                    f"{self.path}: labels of instance {begin + row} is {int(labels[row])}; needed "
+                    f"is a class from 0 to {len(self.classes) - 1}, or -1 for none"
+                )
+
+    def _check_logits(self) -> None:
+        for begin, logits in self._pieces("logits"):
+            bad = logits.isnan().any(dim=1).nonzero()
+            if len(bad):
+                raise RunError(
+                    f"{self.path}: logits of instance {begin + int(bad[0])} hold NaN; numbers are "
+                    f"needed (or no logits at all)"
+                )
+
+    def _pieces(self, name: str) -> Iterator[tuple[int, Tensor]]:
+        """Read a tensor some rows at a time, each piece with the number of its first row."""
+        rows = self._file.get_slice(name)
+        for begin in range(0, self._shape(name)[0], _ITEMS):
+            yield begin, rows[begin : begin + _ITEMS]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -217,19 +313,14 @@ class TensorSource:
         rows = {name: self._file.get_slice(name)[start:stop] for name in self._per_instance}
         bias = self._file.get_slice("head_bias")
         attention = self._file.get_slice(self.attention)[begin:end]
-        if self.attention == "weights":
-            self._check_weights(attention, begin)
-        try:
-            batch = fae.AttentionBatch(
-                self._file.get_slice("values")[begin:end],
-                self.offsets[start : stop + 1] - begin,
-                **{self.attention: attention},
-                head_weight=self.head_weight,
-                head_bias=bias[start:stop] if len(self._bias_shape) == 2 else bias[:],
-                ids=rows.get("ids", torch.arange(start, stop)),
-            )
-        except (ValueError, TypeError) as error:
-            raise RunError(f"{self.path}: {error}") from error
+        batch = fae.AttentionBatch(
+            self._file.get_slice("values")[begin:end],
+            self.offsets[start : stop + 1] - begin,
+            **{self.attention: attention},
+            head_weight=self.head_weight,
+            head_bias=bias[start:stop] if len(self._bias_shape) == 2 else bias[:],
+            ids=rows.get("ids", torch.arange(start, stop)),
+        )
         logits = rows.get("logits")
         return Chunk(
             batch.to(self.device),

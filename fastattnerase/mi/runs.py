@@ -76,12 +76,16 @@ def run(
     if (folder / rundir.RUN).exists():
         before = rundir.read_json(folder / rundir.RUN)
         changed = [key for key in state if before.get(key) != state[key]]
-        if changed:
+        # A first try that failed has left nothing to protect.
+        empty = before.get("kind") == KIND and not rundir.has_results(folder)
+        if changed and not empty:
             raise rundir.RunError(
                 f"{folder} holds a run with another {' and '.join(changed)}; choose another "
                 f"directory or delete it"
             )
         if (folder / rundir.RESULT).exists():
+            if before.get("name") != name:
+                rundir.write_json(folder / rundir.RUN, before | {"name": name})
             return load(folder)
     folder.mkdir(parents=True, exist_ok=True)
     record = state | {"name": name, "classes": source.classes} | rundir.provenance()

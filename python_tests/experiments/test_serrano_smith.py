@@ -235,6 +235,54 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     assert source.started == []
 
 
+def test_a_finished_run_takes_a_new_name(tmp_path: Path) -> None:
+    first = serrano_smith.run(HandMade(), FAST, tmp_path, name="x")
+    source = HandMade(stop_at=0)
+    second = serrano_smith.run(source, FAST, tmp_path, name="y")
+    assert source.started == []
+    assert second.run == first.run | {"name": "y"}
+    assert serrano_smith.load(tmp_path).run["name"] == "y"
+    assert second.result == first.result
+
+
+def test_a_first_try_without_results_gives_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        serrano_smith.run(HandMade(stop_at=0), FAST, tmp_path, name="x")
+    rows = HandMade(rows=[0, 1, 2])
+    assert serrano_smith.run(rows, FAST, tmp_path, name="x").result["counts"]["instances"] == 3
+    # But one part is worth keeping.
+    monkeypatch.setattr(serrano_smith, "_PART", 2)
+    with pytest.raises(KeyboardInterrupt):
+        serrano_smith.run(HandMade(2, stop_at=4), FAST, tmp_path / "part", name="x")
+    with pytest.raises(RunError, match="another source"):
+        serrano_smith.run(rows, FAST, tmp_path / "part", name="x")
+    # And a run of another kind is not this one's to replace.
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "run.json").write_text('{"kind": "other"}')
+    with pytest.raises(RunError, match="another kind"):
+        serrano_smith.run(rows, FAST, tmp_path / "other", name="x")
+
+
+def test_a_bias_that_is_not_finite_stays_out_of_the_result(tmp_path: Path) -> None:
+    class Source(HandMade):
+        def _chunk(self, rows: list[int]) -> Chunk:
+            whole = batch_of(rows)
+            bad = fae.AttentionBatch(
+                whole.values,
+                whole.offsets,
+                weights=whole.weights,
+                head_weight=torch.tensor([[0.0], [1.0]]),
+                head_bias=torch.tensor([math.nan, 0.0]),
+            )
+            return Chunk(bad)
+
+    result = serrano_smith.run(Source(rows=[0, 1]), FAST, tmp_path, name="x").result
+    assert result["head"] == {"classes": 2, "bias": None}
+    assert result["counts"]["excluded"]["non_finite"] == 2
+
+
 def test_another_configuration_is_refused(tmp_path: Path) -> None:
     serrano_smith.run(HandMade(), FAST, tmp_path, name="x")
     with pytest.raises(RunError, match="another config"):
@@ -353,6 +401,7 @@ class TestRandomItems:
     ("changes", "message"),
     [
         ({"seed": -1}, "seed is -1"),
+        ({"seed": 2**63}, "seed is 9223372036854775808"),
         ({"random_orders": 0}, "random_orders is 0"),
         ({"random_item": "other"}, "random_item is 'other'"),
         ({"resamples": 0}, "resamples is 0"),

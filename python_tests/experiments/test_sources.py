@@ -13,6 +13,8 @@ from fastattnerase.experiments import sources
 from fastattnerase.experiments.rundir import RunError
 from fastattnerase.experiments.sources import TensorSource
 
+NAN, INF = float("nan"), float("inf")
+
 
 def tensors(**changes: Tensor | None) -> dict[str, Tensor]:
     """Six items of four instances, one of them empty, in three classes."""
@@ -83,41 +85,81 @@ def test_what_may_be_absent(tmp_path: Path) -> None:
         ({"weights": None}, "one of scores, weights"),
         ({"scores": torch.zeros(6)}, "one of scores, weights"),
         ({"label": torch.zeros(4)}, "nothing else"),
-        ({"labels": torch.zeros(3, dtype=torch.int64)}, "labels has 3 rows"),
-        ({"offsets": torch.tensor([0, 2, 5, 6])}, "labels has 4 rows, offsets tell of 3"),
-        ({"offsets": torch.tensor([0.0, 6.0])}, "offsets is torch.float32"),
-        ({"offsets": torch.tensor([0, 2, 1, 5, 6])}, "never decrease"),
+        (
+            {"values": torch.zeros(6, 2, dtype=torch.int64)},
+            r"values is int64 .*; needed is f",
+        ),
+        ({"values": torch.zeros(6)}, r"values is float32 \[6\]; .* \[T, D\] or \[T, H, D\]"),
+        ({"values": torch.zeros(6, 0), "head_weight": torch.ones(3, 0)}, r"values is .* \[6, 0\]"),
+        ({"values": torch.tensor(1.0)}, r"values is float32 \[\]"),
+        ({"values": torch.ones(6, 2, dtype=torch.complex64)}, "values is C64"),
+        ({"offsets": torch.tensor([0.0, 6.0])}, r"offsets is float32 \[2\]; .* int64 \[B \+ 1\]"),
+        ({"offsets": torch.tensor(6)}, r"offsets is int64 \[\]"),
+        ({"offsets": torch.zeros(0, dtype=torch.int64)}, r"offsets is int64 \[0\]"),
+        ({"offsets": torch.tensor([0, 2, 1, 5, 6])}, "decrease; at instance 1 they go from 2 to 1"),
         ({"offsets": torch.tensor([0, 2, 2, 5, 5])}, "end at the 6 rows"),
-        ({"offsets": torch.tensor(6)}, "offsets is a scalar"),
+        ({"offsets": torch.tensor([1, 2, 2, 5, 6])}, "they start at 1 and end at 6"),
+        ({"weights": torch.zeros(4)}, r"weights is float32 \[4\]; .* \[6\], one for each item"),
+        ({"weights": torch.zeros(8)}, r"weights is float32 \[8\]; .* \[6\], one for each item"),
+        ({"weights": torch.zeros(6, 2)}, r"weights is float32 \[6, 2\]"),
+        ({"weights": torch.tensor(1.0)}, r"weights is float32 \[\]"),
+        ({"weights": torch.tensor([0.5, 0.5, 0.2, -0.3, 0.5, 1.0])}, "instance 2 .* at item 1"),
+        ({"head_weight": torch.ones(3, 5)}, r"head_weight is float32 \[3, 5\]; .* \[C, 2\]"),
+        ({"head_weight": torch.ones(1, 2)}, r"head_weight is .*; .* with C at least 2"),
+        ({"head_weight": torch.tensor([[1, 1], [NAN, 1], [1, 1]])}, "head_weight of class 1 holds"),
+        ({"head_bias": torch.tensor(1.0)}, r"head_bias is .* \[\]; .* \[3\] or \[4, 3\]"),
+        ({"head_bias": torch.zeros(5, 3)}, r"head_bias is .* \[5, 3\]; .* \[3\] or \[4, 3\]"),
+        ({"head_bias": torch.tensor([0, 0, -INF])}, "head_bias of class 2 holds NaN or infinity"),
+        ({"labels": torch.zeros(3, dtype=torch.int64)}, r"labels is int64 \[3\]; .* \[4\], one"),
+        ({"labels": torch.zeros(4, 2, dtype=torch.int64)}, r"labels is int64 \[4, 2\]"),
+        ({"labels": torch.tensor([0.0, 1.0, 2.0, NAN])}, "labels is float32 .* int32 or int64"),
+        ({"labels": torch.tensor([0, 1, 3, 0])}, "labels of instance 2 is 3; .* from 0 to 2"),
+        ({"labels": torch.tensor([0, -2, 1, 0])}, "labels of instance 1 is -2"),
+        ({"ids": torch.zeros(4)}, "ids is float32"),
+        ({"logits": torch.zeros(4)}, r"logits is float32 \[4\]; .* \[4, 3\]"),
+        ({"logits": torch.zeros(4, 9)}, r"logits is float32 \[4, 9\]; .* \[4, 3\]"),
+        ({"logits": torch.zeros(4, 0)}, r"logits is float32 \[4, 0\]; .* \[4, 3\]"),
+        ({"logits": torch.tensor([[0, 0, 0], [0, NAN, 0]] * 2)}, "logits of instance 1 hold NaN"),
     ],
 )
 def test_files_that_do_not_fit(
     tmp_path: Path, changes: dict[str, Tensor | None], message: str
 ) -> None:
     path = write(tmp_path / "x.safetensors", **changes)
-    with pytest.raises(RunError, match=message):
+    with pytest.raises(RunError, match=message) as caught:
         TensorSource(path)
+    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"weights": torch.tensor([0.5, 0.5, 0.2, -0.3, 0.5, 1.0])}, "instance 2 .* at item 1"),
-        ({"head_weight": torch.ones(3, 5)}, "head_weight"),
-        ({"weights": torch.zeros(4)}, "weights"),
-    ],
-)
-def test_contents_that_do_not_fit(
-    tmp_path: Path, changes: dict[str, Tensor | None], message: str
-) -> None:
-    source = TensorSource(write(tmp_path / "x.safetensors", **changes))
-    with pytest.raises(RunError, match=message):
-        list(source.chunks(0))
+def test_mistakes_are_found_in_any_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_ITEMS", 2)
+    for changes, message in (
+        ({"weights": torch.tensor([0.5, 0.5, 0.2, 0.3, 0.5, -1.0])}, "instance 3 .* at item 0"),
+        ({"labels": torch.tensor([0, 1, 2, 3])}, "labels of instance 3 is 3"),
+        ({"logits": torch.tensor([[0.0] * 3] * 3 + [[NAN] * 3])}, "logits of instance 3 hold"),
+    ):
+        path = write(tmp_path / "x.safetensors", **changes)
+        with pytest.raises(RunError, match=message):
+            TensorSource(path)
+
+
+def test_instances_that_are_not_finite_are_read(tmp_path: Path) -> None:
+    """They are the experiment's to leave out and to count, one by one."""
+    path = write(
+        tmp_path / "x.safetensors",
+        values=torch.full((6, 2), NAN),
+        weights=torch.tensor([NAN, 0.5, 0.2, INF, 0.5, 1.0]),
+        head_bias=torch.tensor([[NAN] * 3, [0.0] * 3, [INF] * 3, [0.0] * 3]),
+    )
+    [chunk] = TensorSource(path).chunks(0)
+    assert len(chunk.batch) == 4
 
 
 def test_no_file_and_no_safetensors_file(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no such file"):
         TensorSource(tmp_path / "absent")
+    with pytest.raises(RunError, match="is a folder; a safetensors file is needed"):
+        TensorSource(tmp_path)
     (tmp_path / "text").write_text("hello")
     with pytest.raises(RunError, match="not a safetensors file"):
         TensorSource(tmp_path / "text")

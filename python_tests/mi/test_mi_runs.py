@@ -96,3 +96,7 @@ def test_a_measurement_that_fails_leaves_an_unfinished_run(tmp_path: Path) -> No
     with pytest.raises(MeasurementError, match="fewer than the 50 clusters"):
         run(Source(), Config(clusters=50), tmp_path, name="demo")
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
+    # Nothing in it is worth keeping: another configuration may take the folder.
+    run(Source(), CONFIG, tmp_path, name="demo")
+    assert run(Source(), CONFIG, tmp_path, name="renamed").run["name"] == "renamed"
+    assert load(tmp_path).run["name"] == "renamed"
