@@ -15,17 +15,18 @@ help:  ## list the targets
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# Three environments, each holding the one before: one build serves them all.
 $(VENV)/.run: $(BIN)/python $(NATIVE)
 	$(PIP) install --quiet -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.run
+$(VENV)/.test: $(BIN)/python $(NATIVE)
 	$(PIP) install --quiet -c constraints.txt -e '.[test]'
-	@touch $@
+	@touch $(VENV)/.run $@
 
-$(VENV)/.dev: $(VENV)/.test
+$(VENV)/.dev: $(BIN)/python $(NATIVE)
 	$(PIP) install --quiet -c constraints.txt -e '.[test,dev]'
-	@touch $@
+	@touch $(VENV)/.run $(VENV)/.test $@
 
 demo: $(VENV)/.run  ## train a small model on real sentences, erase, and write the report
 	$(BIN)/fastattnerase demo
