@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,8 @@ def build(results: Sequence[Result], folder: Path) -> Path:
         of_paper.append((name, _CAPTIONS[name]))
     for name, figure in whole.figures(grid):
         figures.save(figure, folder / "figures" / name, kinds=("png", "pdf"))
-        better.append((name, _CAPTIONS[name]))
+        picture = (folder / "figures" / f"{name}.png").read_bytes()
+        better.append((name, _CAPTIONS[name], base64.b64encode(picture).decode()))
     paper_form = paper_tables(grid)
     for place, made in (("tables", tables(results)), ("paper", paper_form)):
         for name, table in made.items():

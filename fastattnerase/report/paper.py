@@ -256,7 +256,12 @@ def _cells(axes: Axes, result: Result, ranking: str, symbol: str) -> None:
     fills = {"both": "#ffffff", "only_top": "#cfe3f2", "only_random": "#fbdcc0", "neither": "#fff"}
     axes.set_xlim(0, 3.02)
     axes.set_ylim(-0.02, 3)
-    places: dict[str, tuple[float, float]] = {"both": (1, 1), "only_top": (2, 1), "only_random": (1, 0), "neither": (2, 0)}
+    places: dict[str, tuple[float, float]] = {
+        "both": (1, 1),
+        "only_top": (2, 1),
+        "only_random": (1, 0),
+        "neither": (2, 0),
+    }
     for cell, (x, y) in places.items():
         axes.add_patch(
             Rectangle((x, y), 1, 1, facecolor=fills[cell], edgecolor="#4a5058", linewidth=0.7)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fastattnerase.experiments.serrano_smith import Result
 
 PHRASES = {
@@ -13,9 +15,11 @@ PHRASES = {
     "product": "attention times gradient",
     "minimal": "the smallest possible set",
 }
-# The verdict on attention: bounds of the median of first flip over smallest set.
+# The verdict on attention: bounds of the median of first flip over smallest set, where never
+# flipping counts as infinitely many.
 GOOD, FAIR = 1.1, 2.0
 NEAR_BIAS = 0.02
+_NOTHING = "No instance that could be analysed has two items or more, so there is nothing to rank."
 
 
 def percent(value: float | None, digits: int = 0) -> str:
@@ -32,15 +36,35 @@ def times(value: float | None) -> str:
     """Write a multiple, two significant digits below 10; a dash where it is undefined."""
     if value is None:
         return "–"
+    if value == np.inf:
+        return "∞"
     return f"{value:.0f}×" if value >= 10 else f"{value:.1f}×"
 
 
+def typical_gap(result: Result, ranking: str) -> float | None:
+    """Give the median gap of a ranking to the smallest sets, where never flipping is infinite.
+
+    Args:
+        result: a finished run.
+        ranking: its name.
+
+    Returns:
+        The median over the instances that a part of their items flips; None where there are none.
+    """
+    gaps = result.gaps(ranking)
+    return float(np.median(gaps)) if len(gaps) else None
+
+
 def verdict(result: Result) -> str:
-    """Say in one sentence how far attention explains the model's decisions."""
-    attention = _record(result, "attention")
-    gap = attention["gap"]["median"]["value"]
-    optimal = attention["share_optimal"]["value"]
-    sets = result.result["counts"]["smallest_set"]
+    """Say in one sentence how far attention explains the model's decisions.
+
+    Judged are the instances that a part of their items flips. Where attention never flips one of
+    them, it needs infinitely many items.
+    """
+    counts = result.result["counts"]
+    if counts["analysed"] == 0:
+        return _NOTHING
+    sets = counts["smallest_set"]
     if not sets["known"]:
         return "The smallest sets are not known here, so attention is only compared to rankings."
     if not sets["some"]:
@@ -54,7 +78,11 @@ def verdict(result: Result) -> str:
         if sets["some"] == sets["known"]
         else f"In the {share} of instances that a part of their items flips, "
     )
-    if gap is None:
+    gaps = result.gaps("attention")
+    gap = float(np.median(gaps))
+    optimal = float((gaps <= 1).mean())
+    never = float(np.isinf(gaps).mean())
+    if never == 1:
         text = "no decision changes under attention although some set would change it."
     elif gap <= GOOD or optimal >= 0.5:
         text = (
@@ -65,6 +93,11 @@ def verdict(result: Result) -> str:
         text = (
             "attention is a fair guide, not an optimal one: erasing by it typically needs "
             f"{times(gap)} the items of the smallest set that changes the decision."
+        )
+    elif never >= 0.5:
+        text = (
+            "attention is a poor guide to what decides: erasing by it never changes the decision "
+            f"in {percent(never)}, although some set would change it."
         )
     else:
         text = (
@@ -85,7 +118,7 @@ def paragraphs(result: Result) -> list[str]:
     """
     counts = result.result["counts"]
     if counts["analysed"] == 0:
-        return ["No instance has two items or more, so there is nothing to rank."]
+        return [_NOTHING]
     texts = [
         _one_decision(result),
         _sets(result),
