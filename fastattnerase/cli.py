@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from fastattnerase import reproduce
 from fastattnerase.console import command
@@ -46,7 +48,8 @@ def main() -> None:
 # --- options shared by commands ------------------------------------------------------------------
 
 Out = Annotated[Path | None, typer.Option("--out", help="Where results go.", show_default=False)]
-Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
+_MAX_SEED = 2**63 - 1
+Seed = Annotated[int, typer.Option(min=0, max=_MAX_SEED, help="Of everything random.")]
 Device = Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")]
 Backend = Annotated[str, typer.Option(help="Of the erasure engine: auto, or a name from `info`.")]
 
@@ -124,7 +127,7 @@ def train(
     fractions: Annotated[
         tuple[float, float, float], typer.Option(help="Train, dev and test shares of a draw.")
     ] = (0.8, 0.1, 0.1),
-    split_seed: Annotated[int, typer.Option(help="Of the drawn split.")] = 0,
+    split_seed: Annotated[int, typer.Option(min=0, max=_MAX_SEED, help="Of the drawn split.")] = 0,
     min_count: Annotated[int, typer.Option(help="Rarer words are unknown words.")] = 2,
     max_tokens: Annotated[int | None, typer.Option(help="Cut longer documents here.")] = None,
     vectors: Annotated[
@@ -188,6 +191,17 @@ def train(
     from fastattnerase.models import ModelConfig, TrainConfig
     from fastattnerase.models.training import jain_wallace
 
+    files = {"--train": train_data, "--dev": dev_data, "--test": test_data}
+    named = [option for option, path in files.items() if path is not None]
+    if data is not None and named:
+        raise RunError(f"--data has all rows, so it does not go with {' and '.join(named)}")
+    if data is None and train_data is None:
+        raise RunError(
+            "no file of texts given; give all rows as --data, or training rows as --train (and "
+            "--dev and --test where there are such files)"
+        )
+    if split_column is not None and data is None:
+        raise RunError("--split-column goes with --data, not with --train")
     data_config = DataConfig(
         path=_text(data),
         train=_text(train_data),
@@ -233,7 +247,7 @@ def train(
     folder = out or Path("runs") / f"{stem}-{model}{encoder}"
     name = name or f"{model.upper()}{encoder} on {stem}"
     _train(data_config, model_config, train_config, folder, choose_device(device), name)
-    _out.print(f"Next: [bold]fastattnerase erase --model {folder}[/bold]", soft_wrap=True)
+    _next("erase --model", folder)
 
 
 @_command("fastattnerase erase --model runs/flanrnn --out runs/flanrnn/erase")
@@ -312,12 +326,15 @@ def erase(
         folder = out or Path("runs") / f"{_stem(tensors)}-erase"
         source = TensorSource(tensors, device=choose_device(device))
         result = _erase(source, config, folder, name or _stem(tensors))
-    _out.print(f"Next: [bold]fastattnerase report {result.folder}[/bold]", soft_wrap=True)
+    _next("report", result.folder)
 
 
 @_command("fastattnerase report runs/flanrnn/erase runs/hanrnn/erase --out report")
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories that `erase` wrote.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Run directories that `erase` wrote, or model folders with one run."),
+    ],
     out: Annotated[
         Path | None, typer.Option(help="Where to; default: `report` in the first run.")
     ] = None,
@@ -325,13 +342,16 @@ def report(
     """Write one HTML page on one run or several side by side, with figures and tables as files."""
     from fastattnerase.experiments import serrano_smith
 
-    page = _report([serrano_smith.load(run) for run in runs], out or runs[0] / "report")
+    results = [serrano_smith.load(_find_run(run)) for run in runs]
+    page = _report(results, out or results[0].folder / "report")
     _out.print(str(page.resolve()), soft_wrap=True)
 
 
 @_command("fastattnerase export runs/flanrnn/erase --out runs/flanrnn/original")
 def export(
-    run: Annotated[Path, typer.Argument(help="A run directory that `erase` wrote.")],
+    run: Annotated[
+        Path, typer.Argument(help="A run directory that `erase` wrote, or a model folder with one.")
+    ],
     out: Annotated[
         Path | None, typer.Option(help="Where to; default: `original` in the run.")
     ] = None,
@@ -340,7 +360,8 @@ def export(
     from fastattnerase.experiments import serrano_smith
     from fastattnerase.report.original import export as write
 
-    for path in write(serrano_smith.load(run), out or run / "original"):
+    result = serrano_smith.load(_find_run(run))
+    for path in write(result, out or result.folder / "original"):
         _out.print(str(path), soft_wrap=True)
 
 
@@ -388,6 +409,12 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def _next(command: str, folder: Path) -> None:
+    """Print the command that usually follows, as it can be pasted."""
+    line = f"fastattnerase {command} {shlex.quote(str(folder))}"
+    _out.print(Text.assemble("Next: ", (line, "bold")), soft_wrap=True)
 
 
 def _text(path: Path | None) -> str | None:
@@ -455,8 +482,11 @@ def _train(
         )
     )
     _out.print(f"{sizes}; {len(corpus.classes)} classes; {len(prepared.vocabulary):,} words")
-    for reason, count in corpus.dropped.items():
-        _out.print(f"{count:,} rows left out: {reason.replace('_', ' ')}")
+    _print_left_out(
+        corpus.dropped,
+        sum(split.truncated for split in (prepared.train, prepared.dev, prepared.test)),
+        data.max_tokens,
+    )
     if data.vectors:
         _out.print(f"{prepared.vectors_found:,} words have a vector")
     model = build_model(model_config, prepared.vocabulary, len(corpus.classes), prepared.embeddings)
@@ -493,6 +523,7 @@ def _train(
             "truncated": {
                 split: getattr(prepared, split).truncated for split in ("train", "dev", "test")
             },
+            "test_documents_hash": prepared.test.digest(),
             "dropped": corpus.dropped,
             "device": device,
         }
@@ -502,6 +533,14 @@ def _train(
     if tested is not None:
         accuracy += f", test accuracy {tested.accuracy:.3f}"
     _out.print(f"{name}: {accuracy}; saved in {folder}", soft_wrap=True)
+
+
+def _print_left_out(dropped: Mapping[str, int], cut: int, max_tokens: int | None) -> None:
+    """Say what of the texts is not used."""
+    for reason, count in dropped.items():
+        _out.print(f"{count:,} rows left out: {reason.replace('_', ' ')}")
+    if cut:
+        _out.print(f"{cut:,} documents cut after {max_tokens:,} words")
 
 
 def _erase_model(
@@ -520,7 +559,8 @@ def _erase_model(
 
     loaded = load_model(folder, device=choose_device(device))
     with _err.status("reading the texts"):
-        dataset, about = _documents(loaded, data, text_column, label_column, unlabelled)
+        dataset, about = _documents(loaded, folder, data, text_column, label_column, unlabelled)
+    _print_left_out(about.get("dropped", {}), dataset.truncated, loaded.data_config.max_tokens)
     source = ModelSource(
         loaded.model,
         dataset,
@@ -537,8 +577,15 @@ def _erase_model(
     return _erase(source, config, out, name or loaded.metadata.get("name") or folder.name)
 
 
+_CHANGED = (
+    "the data file is not the one the model was trained on; restore it, train again, or give a "
+    "file as --data"
+)
+
+
 def _documents(
     loaded: LoadedModel,
+    folder: Path,
     data: Path | None,
     text_column: str | None,
     label_column: str | None,
@@ -553,7 +600,13 @@ def _documents(
     if data is None:
         if text_column or label_column or unlabelled:
             raise RunError("--text-column, --label-column and --unlabelled go with --data")
-        examples = load_corpus(trained).test
+        corpus = load_corpus(trained)
+        if corpus.classes != loaded.classes:
+            raise RunError(
+                f"{folder}: {_CHANGED}; its labels were {', '.join(loaded.classes)} and are now "
+                f"{', '.join(corpus.classes)}"
+            )
+        examples = corpus.test
         about = {"data": trained.to_dict(), "split": "test"}
         if not examples:
             raise RunError("the model's data have no test split; give a file as --data")
@@ -561,7 +614,12 @@ def _documents(
         column = None if unlabelled else label_column or trained.label_column
         text_column = text_column or trained.text_column
         examples, dropped = load_examples(
-            data, loaded.classes, text_column=text_column, label_column=column
+            data,
+            loaded.classes,
+            text_column=text_column,
+            label_column=column,
+            line_breaks=trained.line_breaks,
+            sentences=trained.sentences,
         )
         about = {
             "data": {"path": str(data), "text_column": text_column, "label_column": column},
@@ -570,6 +628,13 @@ def _documents(
         }
     texts = tokenise(examples, line_breaks=trained.line_breaks, sentences=trained.sentences)
     dataset = encode(texts, loaded.vocabulary, max_tokens=trained.max_tokens)
+    # Models saved by the library or by studies may tell nothing of their test split.
+    judged = loaded.metadata.get("test_documents_hash")
+    if data is None and judged is not None and dataset.digest() != judged:
+        raise RunError(
+            f"{folder}: {_CHANGED}; its test split had {loaded.metadata['documents']['test']} "
+            f"documents and now has {len(dataset)}, or the same number of others"
+        )
     return dataset, about | {"documents": len(dataset), "truncated": dataset.truncated}
 
 
@@ -589,7 +654,7 @@ def _erase(source: Source, config: Config, folder: Path, name: str) -> Result:
 
 def _summary(result: Result) -> None:
     from fastattnerase.report.figures import NAMES
-    from fastattnerase.report.words import percent, times, verdict
+    from fastattnerase.report.words import percent, times, typical_gap, verdict
 
     table = Table(title=result.run["name"], title_justify="left", box=None, padding=(0, 2, 0, 0))
     for title in ("ranking", "flip", "median erased", "over smallest set"):
@@ -599,10 +664,22 @@ def _summary(result: Result) -> None:
             NAMES[record["ranking"]],
             percent(record["share_flipped"]["value"], 1),
             percent(record["fraction"]["median"]["value"], 1),
-            times(record["gap"]["median"]["value"]),
+            times(typical_gap(result, record["ranking"])),
         )
     _out.print(table)
     _out.print(verdict(result), soft_wrap=True)
+
+
+def _find_run(folder: Path) -> Path:
+    """Give a run directory, or the one run that `erase` wrote into a model's folder."""
+    from fastattnerase.experiments.rundir import RUN, RunError
+
+    if (folder / RUN).exists():
+        return folder
+    inside = sorted(path.parent for path in folder.glob(f"erase*/{RUN}"))
+    if len(inside) > 1:
+        raise RunError(f"{folder} holds several runs; name one of {', '.join(map(str, inside))}")
+    return inside[0] if inside else folder
 
 
 def _report(results: list[Result], folder: Path) -> Path:

@@ -21,8 +21,9 @@ from rich.progress import (
 USER_ERROR = 2
 INTERRUPTED = 130
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+# Names and folders are the user's: brackets and colons in them are no markup.
+out = Console(highlight=False, markup=False, emoji=False)
+err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
@@ -73,15 +74,15 @@ def one_line_errors() -> Iterator[None]:
 
 def fail(message: str, code: int = USER_ERROR) -> None:
     """Print one line and end the command."""
-    err.print(f"[bold red]{'stopped' if code == INTERRUPTED else 'error'}:[/] ", end="")
-    err.print(message, markup=False, soft_wrap=True)
+    err.print("stopped:" if code == INTERRUPTED else "error:", style="bold red", end=" ")
+    err.print(message, soft_wrap=True)
     raise typer.Exit(code) from None
 
 
 def progress() -> Progress:
     """Make progress bars that say how much time is left."""
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -24,7 +24,7 @@ class Watcher:
     def __init__(self, describe: Callable[[dict[str, Any]], str]) -> None:
         self.describe = describe
         self.progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f} %"),
             TimeElapsedColumn(),

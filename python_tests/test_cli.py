@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 import fastattnerase
 import fastattnerase.data
 from fastattnerase.cli import app
+from fastattnerase.console import out
 from fastattnerase.experiments import serrano_smith
 
 GOOD = ("good", "fine", "great", "lovely")
@@ -150,6 +151,39 @@ def test_erase_on_a_file_with_and_without_labels(trained: Path, tmp_path: Path) 
     assert (tmp_path / "b" / "report" / "report.html").exists()
 
 
+def test_names_and_folders_are_printed_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Square brackets and colons are no markup; what is to be pasted is quoted."""
+    monkeypatch.setattr(out, "_width", 200)
+    rows = [*reviews(), ("<br /><br />", "sad"), (" ", "happy")]
+    data = write(tmp_path / "r[x].csv", rows)
+    folder = tmp_path / "n3[x] [" / "o[b]x"
+    result = invoke(
+        "train", "--data", data, *COLUMNS, *TINY, "--epochs", 1, "--encoder", "noenc",
+        "--max-tokens", 3, "--name", "[/b] :bug: [red]x", "--out", folder,
+    )  # fmt: skip
+    assert "[/b] :bug: [red]x: dev accuracy" in result.stdout
+    assert f"saved in {folder}" in result.stdout
+    assert f"Next: fastattnerase erase --model '{folder}'" in result.stdout
+    assert "2 rows left out: empty text" in result.stdout
+    assert "60 documents cut after 3 words" in result.stdout
+    result = invoke("erase", "--model", folder, "--resamples", 5)
+    assert "[/b] :bug: [red]x" in result.stdout
+    assert "6 documents cut after 3 words" in result.stdout
+    assert f"Next: fastattnerase report '{folder / 'erase'}'" in result.stdout
+    result = invoke("erase", "--model", folder, "--resamples", 5, "--name", "other [/]")
+    assert "other [/]" in result.stdout
+    assert ":bug:" not in result.stdout
+    # A model's folder stands for the one run in it.
+    result = invoke("report", folder)
+    assert str(folder / "erase" / "report" / "report.html") in result.stdout
+    assert "other [/]" in (folder / "erase" / "report" / "report.html").read_text()
+    invoke("export", folder)
+    assert (folder / "erase" / "original").is_dir()
+    assert "no such file" in one_line("erase", "--model", folder, "--data", tmp_path / "[/b].csv")
+
+
 def test_erase_tensors_end_to_end(tmp_path: Path) -> None:
     """One instance by hand: [2, -1, -0.5] with weights .5, .3, .2; without the first it flips."""
     save_file(
@@ -202,7 +236,41 @@ class TestMistakes:
         assert "no such file" in self.train(tmp_path / "absent.csv")
 
     def test_no_data_at_all(self) -> None:
-        assert "no file given" in one_line("train")
+        assert "all rows as --data, or training rows as --train" in one_line("train")
+        assert "as --train (and --dev" in one_line("train", "--test", "x.csv")
+
+    def test_files_that_do_not_go_together(self) -> None:
+        line = one_line("train", "--data", "x.csv", "--train", "y.csv", "--test", "z.csv")
+        assert "--data has all rows, so it does not go with --train and --test" in line
+        line = one_line("train", "--train", "y.csv", "--split-column", "part")
+        assert "--split-column goes with --data" in line
+
+    @pytest.mark.parametrize("seed", [-1, 2**63])
+    @pytest.mark.parametrize(
+        "command", [("train", "--seed"), ("train", "--split-seed"), ("erase", "--seed")]
+    )
+    def test_a_seed_out_of_range(self, command: tuple[str, str], seed: int) -> None:
+        result = invoke(*command, seed, code=2)
+        assert f"Invalid value for '{command[1]}'" in result.stderr
+
+    def test_the_data_changed_since_training(self, trained: Path, tmp_path: Path) -> None:
+        data = tmp_path / "r.csv"
+        write(data, reviews())
+        train = (*COLUMNS, *TINY, "--encoder", "noenc", "--epochs", 1, "--out", tmp_path / "m")
+        invoke("train", "--data", data, *train)
+        erase = ("erase", "--model", tmp_path / "m", "--resamples", 5)
+        write(data, [(text, mood.replace("happy", "zappy")) for text, mood in reviews()])
+        line = one_line(*erase)
+        assert "not the one the model was trained on" in line
+        assert "labels were happy, sad and are now sad, zappy" in line
+        for rows in (
+            reviews()[:40],
+            [(text.replace("film", "film film"), m) for text, m in reviews()],
+        ):
+            write(data, rows)
+            assert "not the one the model was trained on" in one_line(*erase)
+        write(data, reviews())
+        invoke(*erase)
 
     def test_wrong_columns(self, tmp_path: Path) -> None:
         data = write(tmp_path / "x.csv", reviews(), header=("text", "mood"))
@@ -270,6 +338,14 @@ class TestMistakes:
 
     def test_no_run(self, tmp_path: Path) -> None:
         assert "not a run directory" in one_line("report", tmp_path)
+        assert "not a run directory" in one_line("export", tmp_path)
+
+    def test_several_runs_in_a_model_folder(self, tmp_path: Path) -> None:
+        for name in ("erase", "erase-new"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "run.json").write_text("{}")
+        line = one_line("report", tmp_path)
+        assert f"name one of {tmp_path / 'erase'}, {tmp_path / 'erase-new'}" in line
 
     def test_a_folder_that_cannot_be_made(self, trained: Path, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")

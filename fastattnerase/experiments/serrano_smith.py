@@ -242,6 +242,22 @@ class Result:
         table[column] = _known(table[column])
         return table
 
+    def gaps(self, ranking: str) -> Floats:
+        """Read a ranking's gaps to the smallest set, over the instances of `choosable`.
+
+        Args:
+            ranking: its name.
+
+        Returns:
+            `[K]`, one for each instance (and random order): items erased over items of the smallest
+            set, infinite where the ranking never flips.
+        """
+        table = self.table("multi", ["row", "ranking", "first_flip", "fraction", "gap"])
+        minimal = table[(table["ranking"] == "minimal") & (table["first_flip"] > 0)]
+        rows = minimal.loc[choosable(minimal["fraction"]), "row"]
+        own = table[(table["ranking"] == ranking) & table["row"].isin(rows)]
+        return own["gap"].fillna(np.inf).to_numpy(dtype=np.float64)
+
 
 def load(folder: Path) -> Result:
     """Read a finished run.
