@@ -88,7 +88,7 @@ def load_corpus(config: DataConfig) -> Corpus:
     Example:
         >>> corpus = demo_corpus()
         >>> len(corpus.train), len(corpus.dev), len(corpus.test), corpus.classes
-        (2400, 300, 300, ['0', '1'])
+        (2400, 300, 300, ['negative', 'positive'])
     """
     dropped: Counter[str] = Counter()
     rows = list(read_rows(config, dropped))

@@ -84,7 +84,7 @@ def verdict(result: Result) -> str:
     never = float(np.isinf(gaps).mean())
     if never == 1:
         text = "no decision changes under attention although some set would change it."
-    elif gap <= GOOD or optimal >= 0.5:
+    elif gap <= GOOD:
         text = (
             "attention is a good guide to what decides: typically erasing by it needs about as "
             f"few items as any choice could, and exactly as few in {percent(optimal)}."

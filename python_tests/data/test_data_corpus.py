@@ -236,7 +236,7 @@ def test_examples_for_a_trained_model(tmp_path: Path) -> None:
 
 def test_demo_corpus() -> None:
     corpus = demo_corpus()
-    assert corpus.classes == ["0", "1"]
+    assert corpus.classes == ["negative", "positive"]
     assert corpus.dropped == {}
     for split, size in ((corpus.train, 2400), (corpus.dev, 300), (corpus.test, 300)):
         assert len(split) == size

@@ -221,7 +221,7 @@ def test_the_shipped_sentences_are_split_on_line_feeds_and_the_last_tab() -> Non
     assert len(rows) == 3000
     for source in ("amazon", "imdb", "yelp"):
         labels = [row["label"] for row in rows if row["source"] == source]
-        assert (labels.count("0"), labels.count("1")) == (500, 500)
+        assert (labels.count("negative"), labels.count("positive")) == (500, 500)
     # The file's own characters: a NEL and TABs inside sentences do not end them.
     assert sum("\x85" in str(row["text"]) for row in rows) > 0
     assert (FOLDER / "ATTRIBUTION.md").read_text().count("CC BY 4.0") == 1

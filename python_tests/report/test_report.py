@@ -6,18 +6,22 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 from experiments.hand_made import HandMade
 
+from fastattnerase import AttentionBatch
 from fastattnerase.experiments import serrano_smith
 from fastattnerase.experiments.rundir import RunError
-from fastattnerase.experiments.serrano_smith import Config, Result
+from fastattnerase.experiments.serrano_smith import Chunk, Config, Result
 from fastattnerase.report import build, words
 from fastattnerase.report.figures import FIGURES, FORMATS
 from fastattnerase.report.tables import tables
 
 FAST = Config(resamples=20, exhibits=3)
+INF = float("inf")
 VOID = {"meta", "br", "img", "hr", "input", "link"}
 
 
@@ -175,42 +179,71 @@ def test_words_name_the_proof_where_it_applies(results: list[Result]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("optimal", "gap", "some", "known", "start"),
+    ("gaps", "known", "start"),
     [
-        (0.6, 1.5, 10, 10, "Attention is a good guide"),
-        (0.3, 1.05, 10, 10, "Attention is a good guide"),
-        (0.3, 2.0, 10, 10, "Attention is a fair guide"),
-        (0.3, 2.1, 10, 10, "Attention is a poor guide"),
+        ([1, 1, 9], 3, "Attention is a good guide"),
+        ([1, 1.1, 1.1], 3, "Attention is a good guide"),
+        ([1, 2, 9], 3, "Attention is a fair guide"),
         (
-            0.3,
-            2.1,
-            5,
-            10,
-            "In the 50\u00a0% of instances that a part of their items flips, attention",
+            [1, 2.1, 9],
+            3,
+            "Attention is a poor guide to what decides: erasing by it typically needs",
         ),
-        (0.0, None, 10, 10, "No decision changes under attention"),
-        (None, None, 0, 10, "Nothing to choose"),
-        (None, None, 0, 0, "The smallest sets are not known"),
+        ([1, 1, 9], 6, "In the 50\u00a0% of instances that a part of their items flips, attention"),
+        ([INF, INF], 2, "No decision changes under attention"),
+        # A tenth flips, and that at once: no good guide.
+        (
+            [1] + [INF] * 9,
+            10,
+            "Attention is a poor guide .* never changes the decision in 90\u00a0%",
+        ),
+        ([1, 1.2, INF], 3, "Attention is a fair guide"),
+        ([1, INF], 2, "Attention is a poor guide .* never changes the decision in 50\u00a0%"),
+        ([1, 1, INF, 3], 4, "Attention is a fair guide"),
+        ([1, 1, INF], 3, "Attention is a good guide .* exactly as few in 67\u00a0%"),
+        ([], 10, "Nothing to choose"),
+        ([], 0, "The smallest sets are not known"),
     ],
 )
-def test_verdicts(
-    optimal: float | None, gap: float | None, some: int, known: int, start: str
-) -> None:
-    result = Result(
-        Path(),
-        {},
-        {
-            "counts": {"smallest_set": {"known": known, "some": some}},
-            "multi": [
-                {
-                    "ranking": "attention",
-                    "gap": {"median": {"value": gap}},
-                    "share_optimal": {"value": optimal},
-                }
-            ],
-        },
-    )
-    assert words.verdict(result).startswith(start)
+def test_verdicts(gaps: list[float], known: int, start: str) -> None:
+    class Made(Result):
+        def gaps(self, ranking: str) -> np.ndarray:
+            assert ranking == "attention"
+            return np.array(gaps, dtype=np.float64)
+
+    counts = {"analysed": 10, "smallest_set": {"known": known, "some": len(gaps)}}
+    assert re.match(start, words.verdict(Made(Path(), {}, {"counts": counts})))
+
+
+def test_what_never_flips_is_an_infinite_gap(results: list[Result], tmp_path: Path) -> None:
+    # Of the instances by hand, a part of the items flips the first three.
+    assert results[0].gaps("attention").tolist() == [1, 1, 2]
+    assert results[0].gaps("minimal").tolist() == [1, 1, 1]
+
+    class Source(HandMade):
+        def _chunk(self, rows: list[int]) -> Chunk:
+            # 0.4 · 1 - 0.3 · 3 < 0: without item 1 it flips; without item 0, and then 1, never.
+            batch = AttentionBatch(
+                torch.tensor([[1.0], [-3.0]]),
+                torch.tensor([0, 2]),
+                weights=torch.tensor([0.4, 0.3]),
+                head_weight=torch.tensor([[0.0], [1.0]]),
+                head_bias=torch.zeros(2),
+            )
+            return Chunk(batch)
+
+    run = serrano_smith.run(Source(rows=[0]), FAST, tmp_path, name="x")
+    assert run.gaps("attention").tolist() == [INF]
+    assert run.gaps("minimal").tolist() == [1]
+    assert words.typical_gap(run, "attention") == INF
+    assert words.times(INF) == "∞"
+    assert words.verdict(run).startswith("No decision changes under attention although some set")
+
+
+def test_nothing_to_rank_is_said_so(tmp_path: Path) -> None:
+    run = serrano_smith.run(HandMade(rows=[5, 6]), FAST, tmp_path, name="x")
+    assert words.verdict(run).endswith("so there is nothing to rank.")
+    assert words.paragraphs(run) == [words.verdict(run)]
 
 
 def test_a_single_run_and_an_empty_one(tmp_path: Path) -> None:
