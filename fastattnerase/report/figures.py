@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -241,7 +242,9 @@ def side_by_side(draw: Draw, results: Sequence[Result]) -> Figure:
 def save(figure: Figure, path: Path, kinds: Sequence[str] = FORMATS) -> None:
     """Write a figure as PNG, SVG and PDF, or some of them; `path` has no extension."""
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        # A name in a script that the font lacks shows as boxes here, and as text in the page.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         FigureCanvasAgg(figure)
         for kind in kinds:
             figure.savefig(path.with_name(f"{path.name}.{kind}"), metadata=dates[kind])

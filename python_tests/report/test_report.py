@@ -254,6 +254,13 @@ def test_a_single_run_and_an_empty_one(tmp_path: Path) -> None:
         assert "nan" not in page.text.lower().replace("nan or infinite", "")
 
 
+def test_names_in_any_script(tmp_path: Path) -> None:
+    """No warning about glyphs reaches the reader; the page has the name as text."""
+    run = serrano_smith.run(HandMade(), FAST, tmp_path / "run", name="日本語 👍")
+    page = build([run], tmp_path / "report")
+    assert "日本語 👍" in page.read_text(encoding="utf-8")
+
+
 def test_runs_need_distinct_names(results: list[Result], tmp_path: Path) -> None:
     with pytest.raises(RunError, match="distinct names"):
         build([results[0], results[0]], tmp_path)
