@@ -129,7 +129,8 @@ def test_the_four_functions_are_the_sweep():
     for name in CURVES:
         assert torch.equal(prefixes.curves[name], whole.prefixes.curves[name])
     each = fae.erase_each(batch)
-    assert torch.equal(each.js, whole.single.js)
+    # What else is asked for may choose another way through the engine: equal within the contract.
+    assert (each.js - whole.single.js).abs().max() <= 1e-6
     assert torch.equal(each.flip, whole.single.flip)
     minimal = fae.minimal_flip_set(batch)
     assert torch.equal(minimal.size, whole.minimal.size)

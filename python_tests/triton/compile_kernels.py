@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 import triton
-from problems import K, outputs, problem
+from sweep_problems import K, outputs, problem
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 import torch
-from problems import DEVICE, guarded, intact
+from sweep_problems import DEVICE, guarded, intact
 from torch import Tensor
 
 from fastattnerase.backends.base import PooledProblem

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import pytest
 import torch
-from problems import DEVICE, EVERY, K, assert_as_reference, problem, run
+from sweep_problems import DEVICE, EVERY, K, assert_as_reference, problem, run
 from torch import Tensor
 
 from fastattnerase.backends.triton import BACKEND
