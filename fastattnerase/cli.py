@@ -566,7 +566,7 @@ def _erase_model(
         dataset,
         loaded.classes,
         {
-            "model": str(folder),
+            # Not the folder: where a copy lies makes no other model; the source's hash does.
             "model_config": loaded.model.config.to_dict(),
             "train_config": None if loaded.train_config is None else loaded.train_config.to_dict(),
             "best_epoch": loaded.metadata.get("best_epoch"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -18,6 +19,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+# Writing into an open file says no name: no space, over a quota, over the largest file allowed.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 USER_ERROR = 2
 INTERRUPTED = 130
 
@@ -59,9 +62,11 @@ def one_line_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         fail("interrupted; what is finished is kept, the same command goes on from there", 130)
     except OSError as error:
-        if error.filename is None:
+        if error.filename is not None:
+            fail(f"{error.filename}: {error.strerror}")
+        if error.errno not in _FULL:
             raise
-        fail(f"{error.filename}: {error.strerror}")
+        fail(f"{error.strerror}; what is finished is kept, the same command goes on from there")
     except ValueError as error:
         from fastattnerase.data import DataError
         from fastattnerase.experiments.rundir import RunError

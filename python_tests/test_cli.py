@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+import typer
 from experiments.small_study import write_small_study
 from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
@@ -19,7 +21,7 @@ from typer.testing import CliRunner, Result
 import fastattnerase
 import fastattnerase.data
 from fastattnerase.cli import app
-from fastattnerase.console import out
+from fastattnerase.console import one_line_errors, out
 from fastattnerase.experiments import serrano_smith
 
 GOOD = ("good", "fine", "great", "lovely")
@@ -434,3 +436,11 @@ def test_the_module_prints_the_same_as_info() -> None:
     )
     assert "backend reference" in result.stdout
     assert result.stderr == ""
+
+
+def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), one_line_errors():
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert capsys.readouterr().err.startswith("error: No space left on device; what is finished")
+    with pytest.raises(OSError, match="odd"), one_line_errors():
+        raise OSError(errno.EPIPE, "odd")

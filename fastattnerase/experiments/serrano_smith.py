@@ -42,6 +42,8 @@ RULES = ("different", "uniform", "legacy")
 CELLS = ("both", "only_top", "only_random", "neither")
 EXCLUSIONS = ("empty", "length_1", "non_finite")
 KIND = "serrano_smith"
+# Raised when what run.json or result.json hold changes.
+FORMAT = 2
 
 RandomItem = Literal["different", "uniform", "legacy"]
 NeverFlips = Literal["left_out", "minus_one", "one"]
@@ -234,7 +236,11 @@ class Result:
 
     def table(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
         """Read a per-instance table: `instances`, `single`, `multi` or `erased`."""
-        return pd.read_parquet(self.folder / f"{name}.parquet", columns=columns)
+        path = self.folder / f"{name}.parquet"
+        try:
+            return pd.read_parquet(path, columns=columns)
+        except (OSError, pa.ArrowException) as error:
+            raise rundir.RunError(f"{path} is missing or damaged: {error}; erase again") from error
 
     def fractions(self, column: str = "fraction") -> pd.DataFrame:
         """Read row, ranking, order and one column of `multi`; NaN where it is to be left out."""
@@ -285,6 +291,11 @@ run.json
     run = rundir.read_json(folder / rundir.RUN)
     if run.get("kind") != KIND:
         raise rundir.RunError(f"{folder} is a run of kind {run.get('kind')!r}, not {KIND!r}")
+    if run.get("format") != FORMAT:
+        raise rundir.RunError(
+            f"{folder} was written in format {run.get('format')}, needed is {FORMAT}; erase again "
+            "into another directory"
+        )
     if not (folder / rundir.RESULT).is_file():
         raise rundir.RunError(
             f"{folder} is not finished; run the same `fastattnerase erase` command again"
@@ -347,7 +358,12 @@ def run(
         ...     [row["first_flip"] for _, row in r.table("multi").iterrows()][1:]
         [1, 1, 1, 1, 1]
     """
-    state = {"kind": KIND, "config": dataclasses.asdict(config), "source": source.describe()}
+    state = {
+        "kind": KIND,
+        "format": FORMAT,
+        "config": dataclasses.asdict(config),
+        "source": source.describe(),
+    }
     record = state | {"name": name, "classes": source.classes} | rundir.provenance()
     if (folder / rundir.RUN).exists():
         before = rundir.read_json(folder / rundir.RUN)

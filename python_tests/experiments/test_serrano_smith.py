@@ -423,3 +423,23 @@ def test_loading_what_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"kind": "other"}')
     with pytest.raises(RunError, match="kind 'other'"):
         serrano_smith.load(tmp_path)
+
+
+def test_a_run_of_another_format_is_refused(tmp_path: Path) -> None:
+    serrano_smith.run(HandMade(2), FAST, tmp_path, name="x")
+    record = json.loads((tmp_path / "run.json").read_text())
+    del record["format"]
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    with pytest.raises(RunError, match="format None, needed is 2"):
+        serrano_smith.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PAR1 and no more"])
+def test_a_damaged_table_is_named(tmp_path: Path, content: bytes | None) -> None:
+    result = serrano_smith.run(HandMade(2), FAST, tmp_path, name="x")
+    table = tmp_path / "multi.parquet"
+    table.unlink()
+    if content is not None:
+        table.write_bytes(content)
+    with pytest.raises(RunError, match=r"multi\.parquet is missing or damaged"):
+        result.table("multi")
