@@ -497,17 +497,35 @@ class _Checkpoint:
         values = read_json(path)
         if values.get("format") != _FORMAT:
             raise ModelError(f"{path} has format {values.get('format')!r}; {_FORMAT} is needed")
-        self._require_same(values["identity"])
-        state = _State(
-            values["learning_rate"],
-            [EpochRecord(**record) for record in values["history"]],
-            values["best_epoch"],
-            values["finished"],
-            values["waited"],
-        )
+        try:
+            identity = dict(values["identity"])
+            state = _State(
+                float(values["learning_rate"]),
+                [EpochRecord(**record) for record in values["history"]],
+                int(values["best_epoch"]),
+                bool(values["finished"]),
+                int(values["waited"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(
+                f"{path} is damaged: {error!r}; delete {self.directory} to train anew"
+            ) from error
+        self._require_same(identity)
         if not state.finished:
-            _restore(read_tensors(self._tensors(len(state.history))), model, optimiser)
+            self._restore(len(state.history), model, optimiser)
         return state
+
+    def _restore(
+        self, epoch: int, model: AttentionClassifier, optimiser: torch.optim.Optimizer | None
+    ) -> None:
+        path = self._tensors(epoch)
+        try:
+            _restore(read_tensors(path), model, optimiser)
+        except (KeyError, RuntimeError) as error:  # a tensor missing, or of another shape
+            reason = " ".join(str(error).split())
+            raise ModelError(
+                f"{path} is damaged: {reason}; delete {self.directory} to train anew"
+            ) from error
 
     def _require_same(self, found: dict[str, Any]) -> None:
         differences = list(_differences(found, self.identity))
@@ -544,7 +562,7 @@ class _Checkpoint:
 
     def load_best(self, model: AttentionClassifier, state: _State) -> None:
         """Give the model the parameters of the best epoch."""
-        _restore(read_tensors(self._tensors(state.best_epoch)), model, None)
+        self._restore(state.best_epoch, model, None)
 
 
 def _capture(model: AttentionClassifier, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -572,6 +590,10 @@ def _restore(
         states[index] = {
             key[len(prefix) :]: t for key, t in tensors.items() if key.startswith(prefix)
         }
+        # None at all is a parameter that no gradient has reached.
+        for key in ("step", "exp_avg", "exp_avg_sq") if states[index] else ():
+            if key not in states[index]:
+                raise KeyError(f"{prefix}{key}")
     optimiser.load_state_dict(
         {"state": states, "param_groups": optimiser.state_dict()["param_groups"]}
     )

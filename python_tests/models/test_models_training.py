@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 from rich.console import Console
 from rich.progress import Progress
+from safetensors.torch import load_file, save_file
 
 from fastattnerase.data import Dataset, Vocabulary
 from fastattnerase.models import (
@@ -252,6 +254,44 @@ def test_a_damaged_checkpoint(
         train(build_model(MODEL, vocabulary, 2), *data, config, tmp_path)
     (tmp_path / "checkpoint" / "progress.json").write_text('{"format": 7}')
     with pytest.raises(ModelError, match=r"progress\.json has format 7"):
+        train(build_model(MODEL, vocabulary, 2), *data, config, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"identity": None},
+        {"identity": 3},
+        {"history": [{"odd": 1}]},
+        {"history": None},
+        {"learning_rate": "fast"},
+        {"best_epoch": None},
+    ],
+)
+def test_a_progress_file_without_sense(
+    vocabulary: Vocabulary, data: tuple[Dataset, Dataset], tmp_path: Path, change: dict[str, Any]
+) -> None:
+    config = replace(CONFIG, epochs=1)
+    train(build_model(MODEL, vocabulary, 2), *data, config, tmp_path)
+    path = tmp_path / "checkpoint" / "progress.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelError, match=r"progress\.json is damaged.*to train anew"):
+        train(build_model(MODEL, vocabulary, 2), *data, config, tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["classifier.bias", "classifier.weight.exp_avg"])
+def test_a_checkpoint_without_a_tensor(
+    vocabulary: Vocabulary, data: tuple[Dataset, Dataset], tmp_path: Path, ending: str
+) -> None:
+    config = replace(CONFIG, epochs=1)
+    train(build_model(MODEL, vocabulary, 2), *data, config, tmp_path)
+    progress = tmp_path / "checkpoint" / "progress.json"
+    progress.write_text(json.dumps(json.loads(progress.read_text()) | {"finished": False}))
+    path = tmp_path / "checkpoint" / "epoch-0001.safetensors"
+    tensors = load_file(path)
+    lost = next(name for name in tensors if name.endswith(ending))
+    save_file({name: t for name, t in tensors.items() if name != lost}, path)
+    with pytest.raises(ModelError, match=r"epoch-0001\.safetensors is damaged.*to train anew"):
         train(build_model(MODEL, vocabulary, 2), *data, config, tmp_path)
 
 
