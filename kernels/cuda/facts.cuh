@@ -58,10 +58,14 @@ FAE_DEV int argmax(const double* values, int C) {
   return best;
 }
 
-// Whether a given order is no permutation, a ranking score is NaN or a weight negative. `marks`
-// has one word for every 32 items.
+// Whether a given order is no permutation, a ranking score is NaN or a weight negative. The weights'
+// memory, not yet in use, marks the items seen.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV bool has_invalid(const Team<kWarp>& team, const View<S, Idx>& v, unsigned* marks) {
+FAE_NOINLINE __device__ bool has_invalid(int at) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const Team<kWarp>& team = here.team;
+  const View<S, Idx>& v = here.view;
+  unsigned* const marks = reinterpret_cast<unsigned*>(v.a);
   bool wrong = false;
   if (!v.launch.p.is_scores) {
 #pragma unroll 1
@@ -205,16 +209,24 @@ FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double 
   return f;
 }
 
-// Label and probabilities; the status is written when everything is known.
+// Finds the facts, keeps them in the State and writes label and probabilities; the status is
+// written when everything is known.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV void write_facts(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
+FAE_NOINLINE __device__ void weigh(int at, double norm2) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const View<S, Idx>& v = here.view;
   const SweepParams& p = v.launch.p;
-  if (team.rank == 0) write_int(p.label, v.b, f.label);
+  const Facts f = find_facts(here.team, v, norm2);
+  if (here.team.rank == 0) {
+    here.facts = f;
+    write_int(p.label, v.b, f.label);
+  }
 #pragma unroll 1
-  for (int c = team.rank; c < v.C; c += team.size) {
+  for (int c = here.team.rank; c < v.C; c += here.team.size) {
     write_real(p.probabilities, sizeof(S) == 8, v.b * p.C + c,
                f.finite ? v.prob[c] : not_a_number());
   }
+  here.team.sync();
 }
 
 template <bool kWarp>
@@ -227,8 +239,9 @@ FAE_DEV void write_status(const Team<kWarp>& team, const Launch& launch, std::in
 // -1 and NaN for everything that belongs to an instance that cannot be used. n = 0 where the
 // offsets do not say where its items are.
 template <bool kWarp>
-FAE_DEV void write_invalid(const Team<kWarp>& team, const Launch& launch, bool is_double,
-                           std::int64_t b, std::int64_t t0, std::int64_t n, bool located) {
+FAE_NOINLINE __device__ void write_invalid(const Launch& launch, bool is_double, std::int64_t b,
+                                           std::int64_t t0, std::int64_t n, bool located) {
+  const Team<kWarp> team(nullptr);
   const SweepParams& p = launch.p;
   const double nan = not_a_number();
   if (team.rank == 0) {

@@ -102,7 +102,7 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, const Needs& need
   l.p = p;
   l.needs = needs;
   const int real = sizeof(S);
-  const std::int64_t team = kTeamScratchBytes + 16;
+  const std::int64_t team = kBlockArena;
   const std::int64_t small = std::min<std::int64_t>(
       device.shared_per_multiprocessor / kSmallBlocks - 1024, device.shared_per_block);
   const std::int64_t warps = kSmallThreads / 32;
@@ -229,10 +229,10 @@ void launch_of(const SweepParams& p, const DeviceInfo& device, void* stream) {
     }
     if (plan.has_long) {
       l.stage = kProjectLong;
-      FAE_LAUNCH(sweep_kernel<S>, plan.small_grid, kSmallThreads, kTeamScratchBytes, stream, l);
-      FAE_LAUNCH(long_facts<S>, plan.big_grid, kLongThreads, kTeamScratchBytes, stream, l);
-      FAE_LAUNCH(long_tasks<S>, plan.big_grid, kLongThreads,
-                 kTeamScratchBytes + kStateBytes + kTileBytes, stream, l);
+      constexpr int kState = kBlockArena + kStateBytes;
+      FAE_LAUNCH(sweep_kernel<S>, plan.small_grid, kSmallThreads, kState, stream, l);
+      FAE_LAUNCH(long_facts<S>, plan.big_grid, kLongThreads, kState, stream, l);
+      FAE_LAUNCH(long_tasks<S>, plan.big_grid, kLongThreads, kState + kTileBytes, stream, l);
     }
   }
 }

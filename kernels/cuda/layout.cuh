@@ -85,18 +85,20 @@ __host__ FAE_DEV std::int64_t group_words(std::int64_t C) { return (C > 32 ? 4 :
 // Bytes at the start of an instance's memory: its State.
 constexpr int kStateBytes = 384;
 
-// Byte offsets of the arrays of an instance in shared memory.
+// Byte offsets of the arrays of an instance in shared memory; they mean something where `total` is
+// no more than shared memory has.
 struct Layout {
-  std::int64_t a, g, renorm, js, drop, classes, sums, buffer, s, orders, min_order, bad, total;
+  std::int64_t total;
+  int a, g, renorm, js, drop, classes, sums, buffer, s, orders, min_order, bad;
   int cs;     // elements from one row of s to the next
   int P;      // next power of two of n
   int round;  // rankings a round
 };
 
-__host__ FAE_DEV std::int64_t reserve(std::int64_t& at, std::int64_t bytes) {
+__host__ FAE_DEV int reserve(std::int64_t& at, std::int64_t bytes) {
   const std::int64_t here = at;
   at += (bytes + 15) / 16 * 16;
-  return here;
+  return static_cast<int>(here);
 }
 
 // Words a thread of a sort of `words` words in all.
@@ -141,33 +143,28 @@ __host__ FAE_DEV Layout layout_of(int n, std::int64_t C, int R, int size, int re
   return l;
 }
 
-template <typename S, typename Idx>
-struct State;
-
 // An instance as the analysis sees it; Idx is uint16_t in shared memory, else uint32_t.
 template <typename S, typename Idx>
 struct View {
   const Launch& launch;
   std::int64_t b, t0;
   int n, C, cs, P, round;
-  S* s;                  // [n, cs] contributions
-  double* a;             // [n] normalised weights
-  double* g;             // [n] gradients
-  double* renorm;        // [n] keys of the renormalised gradient
-  double* js;            // [n] of erasing the item alone
-  double* drop;          // [n] of the label's probability, likewise
-  double* bias;          // [C]
-  double* logits;        // [C]
-  double* prob;          // [C]
-  double* log_prob;      // [C]
-  double* margin;        // [C] Σ_i m_{i,c}
-  double* sums;          // scratch, group_words(C) a group of lanes
-  Word* buffer;          // sort exchange
-  Idx* orders;           // [round, n]
-  Idx* min_order;        // [n]
-  unsigned char* bad;    // [n] bit 0: the contribution is not finite, bit 1: the score or weight
-  unsigned char* tile;   // shared memory of a long sort
-  State<S, Idx>* state;  // what functions that are not inlined take: a copy in shared memory
+  S* s;                // [n, cs] contributions
+  double* a;           // [n] normalised weights
+  double* g;           // [n] gradients
+  double* renorm;      // [n] keys of the renormalised gradient
+  double* js;          // [n] of erasing the item alone, null where no ranking needs it
+  double* drop;        // [n] of the label's probability, likewise
+  double* bias;        // [C]
+  double* logits;      // [C]
+  double* prob;        // [C]
+  double* log_prob;    // [C]
+  double* margin;      // [C] Σ_i m_{i,c}
+  double* sums;        // scratch, group_words(C) a group of lanes
+  Word* buffer;        // sort exchange
+  Idx* orders;         // [round, n]
+  Idx* min_order;      // [n]
+  unsigned char* bad;  // [n] bit 0: the contribution is not finite, bit 1: the score or weight
 
   FAE_DEV double attention(int i) const {
     return load_real(launch.p.attention, launch.p.attention_dtype,
@@ -184,19 +181,94 @@ struct View {
   }
 };
 
-// View and facts in shared memory. Functions that are calls take them from there: as arguments they
-// would be copied to local memory by every thread, which then misses L1.
+// Rows to project, the same for all threads of a team.
+struct RowBlock {
+  const void* values;   // the first row
+  std::int64_t stride;  // elements
+  const void* head;     // [C, D]
+  void* s;              // where the contributions go
+  unsigned char* bad;   // [n], set to 1 where a contribution is not finite
+  int n, D, C;
+  int s_stride;  // elements from one row of s to the next
+  int size;      // threads of the team
+  int vector;    // elements a load may have
+  int lanes;     // threads a row
+  int groups;    // size / lanes
+};
+
+// What the parts of a sweep, each a call, need of an instance: kStateBytes of shared memory before
+// its arrays. As arguments it would be copied to every thread's stack, which misses L1; and what
+// lives across a call costs registers, so that each part finds its View again from here.
 template <typename S, typename Idx>
-struct State {
-  View<S, Idx> view;
+struct State {  // arrays in device memory
+  RowBlock rows;
   Facts facts;
+  View<S, Idx> view;
+};
+template <typename S>
+struct State<S, std::uint16_t> {  // arrays in shared memory
+  RowBlock rows;
+  Facts facts;
+  const Launch* launch;
+  std::int64_t b, t0;
+  int n;
+  Layout layout;
 };
 static_assert(sizeof(State<float, std::uint16_t>) <= kStateBytes);
+static_assert(sizeof(State<float, std::uint32_t>) <= kStateBytes);
+
+// What a part works with. `at` is where in shared memory the instance's State is; made anew in
+// every function, since the compiler knows shared memory only where it is declared.
+template <bool kWarp, typename S, typename Idx>
+struct Here {
+  Team<kWarp> team;
+  State<S, Idx>& state;
+  Facts& facts;
+  View<S, Idx> view;
+};
 
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV void keep_state(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
-  if (team.rank == 0) new (v.state) State<S, Idx>{v, f};
-  team.sync();
+FAE_DEV Here<kWarp, S, Idx> open(int at) {
+  FAE_SHARED(shared);
+  unsigned char* const arena = shared + at;
+  State<S, Idx>& state = *reinterpret_cast<State<S, Idx>*>(arena);
+  const Team<kWarp> team(kWarp ? nullptr : reinterpret_cast<double*>(shared));
+  if constexpr (sizeof(Idx) == 4) {
+    return Here<kWarp, S, Idx>{team, state, state.facts, state.view};
+  } else {
+    const Launch& launch = *state.launch;
+    const Layout& l = state.layout;
+    const int C = static_cast<int>(launch.p.C);
+    const auto doubles = [&](int offset) { return reinterpret_cast<double*>(arena + offset); };
+    double* const classes = doubles(l.classes);
+    return Here<kWarp, S, Idx>{team,
+                               state,
+                               state.facts,
+                               {launch,
+                                state.b,
+                                state.t0,
+                                state.n,
+                                C,
+                                l.cs,
+                                l.P,
+                                l.round,
+                                reinterpret_cast<S*>(arena + l.s),
+                                doubles(l.a),
+                                doubles(l.g),
+                                doubles(l.renorm),
+                                launch.needs.js ? doubles(l.js) : nullptr,
+                                launch.needs.drop ? doubles(l.drop) : nullptr,
+                                classes,
+                                classes + C,
+                                classes + 2 * C,
+                                classes + 3 * C,
+                                classes + 4 * C,
+                                doubles(l.sums),
+                                reinterpret_cast<Word*>(arena + l.buffer),
+                                reinterpret_cast<Idx*>(arena + l.orders),
+                                reinterpret_cast<Idx*>(arena + l.min_order),
+                                arena + l.bad}};
+  }
 }
 
 __host__ FAE_DEV bool wants_singles(const SweepParams& p) {

@@ -14,7 +14,7 @@
 // Ladder: v1 a thread a row, W in shared memory: uncoalesced, 4 times the sectors. v2 this.
 #pragma once
 
-#include "runtime.cuh"
+#include "layout.cuh"
 
 namespace fae {
 
@@ -98,104 +98,103 @@ FAE_DEV void reduce_scatter(const Acc (&sums)[kCount], int first, int offset, in
   }
 }
 
-struct RowBlock {
-  const void* values;   // the first row
-  std::int64_t stride;  // elements
-  int n, D, C;
-  const void* head;    // [C, D]
-  int lanes;           // L
-  int rank, size;      // of the team
-  int s_stride;        // elements from one row of s to the next
-  unsigned char* bad;  // [n], set to 1 where a contribution is not finite
-};
-
-// Returns the largest squared norm among the rows this thread's group read; each lane has it.
+// The partial sums of this lane's features over kRows rows and classes c0 … c0 + kClasses - 1.
 template <typename V, typename S, typename Acc, int kVec, int kClasses>
-FAE_DEV double project_tile(const RowBlock& rows, S* s) {
-  const V* values = static_cast<const V*>(rows.values);
-  const S* head = static_cast<const S*>(rows.head);
-  const int q = rows.rank % rows.lanes;
-  const int group = rows.rank / rows.lanes;
-  const int groups = rows.size / rows.lanes;
+FAE_DEV void project_features(const RowBlock& rows, const V* const (&row)[kRows], int q, int c0,
+                              Acc (&sums)[kRows * kClasses], Acc (&squares)[kRows]) {
+  const S* const head = static_cast<const S*>(rows.head);
   const int vectors = rows.D / kVec;
+  const int lanes = rows.lanes;
+  int head_row[kClasses];
+#pragma unroll
+  for (int c = 0; c < kClasses; ++c) {
+    head_row[c] = (c0 + c < rows.C ? c0 + c : rows.C - 1) * rows.D;
+  }
+#pragma unroll 1
+  for (int u = q; u < vectors; u += lanes) {
+    Vector<V, kVec> x[kRows];
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) x[k] = load_stream<V, kVec>(row[k] + u * kVec);
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+#pragma unroll
+      for (int e = 0; e < kVec; ++e) {
+        const Acc v = to_real(x[k].item[e]);
+        squares[k] = fma(v, v, squares[k]);
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < kClasses; ++c) {
+      const Vector<S, kVec> w = load_head<S, kVec>(head + (head_row[c] + u * kVec));
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) {
+#pragma unroll
+        for (int e = 0; e < kVec; ++e) {
+          sums[k * kClasses + c] = fma(static_cast<Acc>(to_real(x[k].item[e])),
+                                       static_cast<Acc>(w.item[e]), sums[k * kClasses + c]);
+        }
+      }
+    }
+  }
+}
+
+// Returns the largest squared norm among the rows this thread's group read; each lane has it. A call
+// a variant, so that each has registers of its own; what it needs outside the loop over features it
+// reads from shared memory again.
+template <typename V, typename S, typename Acc, int kVec, int kClasses>
+FAE_NOINLINE __device__ double project_tile(int at) {
+  FAE_SHARED(shared);
+  const RowBlock& rows = *reinterpret_cast<const RowBlock*>(shared + at);
+  const int rank = static_cast<int>(threadIdx.x) & (rows.size - 1);
+  const int q = rank & (rows.lanes - 1);
   double largest = 0;
-  for (int base = 0; base < rows.n; base += groups * kRows) {
+#pragma unroll 1
+  for (int base = 0; base < rows.n; base += rows.groups * kRows) {
+    const int first = base + rank / rows.lanes;
     const V* row[kRows];
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
-      const int i = base + k * groups + group;
-      row[k] = values + (i < rows.n ? i : rows.n - 1) * rows.stride;
+      const int i = first + k * rows.groups;
+      row[k] = static_cast<const V*>(rows.values) + (i < rows.n ? i : rows.n - 1) * rows.stride;
     }
+#pragma unroll 1
     for (int c0 = 0; c0 < rows.C; c0 += kClasses) {
       Acc sums[kRows * kClasses] = {};
       Acc squares[kRows] = {};
-      int head_row[kClasses];
-#pragma unroll
-      for (int c = 0; c < kClasses; ++c) {
-        head_row[c] = (c0 + c < rows.C ? c0 + c : rows.C - 1) * rows.D;
-      }
-#pragma unroll 1
-      for (int u = q; u < vectors; u += rows.lanes) {
-        Vector<V, kVec> x[kRows];
-#pragma unroll
-        for (int k = 0; k < kRows; ++k) x[k] = load_stream<V, kVec>(row[k] + u * kVec);
-#pragma unroll
-        for (int k = 0; k < kRows; ++k) {
-#pragma unroll
-          for (int e = 0; e < kVec; ++e) {
-            const Acc v = to_real(x[k].item[e]);
-            squares[k] = fma(v, v, squares[k]);
-          }
-        }
-#pragma unroll
-        for (int c = 0; c < kClasses; ++c) {
-          const Vector<S, kVec> w = load_head<S, kVec>(head + (head_row[c] + u * kVec));
-#pragma unroll
-          for (int k = 0; k < kRows; ++k) {
-#pragma unroll
-            for (int e = 0; e < kVec; ++e) {
-              sums[k * kClasses + c] = fma(static_cast<Acc>(to_real(x[k].item[e])),
-                                           static_cast<Acc>(w.item[e]), sums[k * kClasses + c]);
-            }
-          }
-        }
-      }
+      project_features<V, S, Acc, kVec, kClasses>(rows, row, q, c0, sums, squares);
       reduce_scatter<kRows * kClasses, 5>(sums, 0, rows.lanes >> 1, q, [&](int index, double sum) {
-        const int i = base + index / kClasses * groups + group;
+        const int i = first + index / kClasses * rows.groups;
         const int c = c0 + index % kClasses;
         if (i >= rows.n || c >= rows.C) return;
         const S rounded = static_cast<S>(sum);
-        s[static_cast<std::int64_t>(i) * rows.s_stride + c] = rounded;
+        static_cast<S*>(rows.s)[static_cast<std::int64_t>(i) * rows.s_stride + c] = rounded;
         if (!is_finite(rounded)) rows.bad[i] = 1;
       });
-      if (c0 == 0) {
+      if (c0 != 0) continue;
 #pragma unroll
-        for (int k = 0; k < kRows; ++k) {
-          double square = squares[k];
-          if (sizeof(Acc) == 4 && !(square > 1e-25 && square < 1e35)) {
-            // A float32 square may have left its range: once more in float64.
-            square = 0;
+      for (int k = 0; k < kRows; ++k) {
+        double square = squares[k];
+        if (sizeof(Acc) == 4 && !(square > 1e-25 && square < 1e35)) {
+          // A float32 square may have left its range: once more in float64.
+          square = 0;
 #pragma unroll 1
-            for (int u = q * kVec; u < vectors * kVec; u += rows.lanes * kVec) {
-#pragma unroll 1
-              for (int e = 0; e < kVec; ++e) {
-                const double v = to_real(row[k][u + e]);
-                square = fma(v, v, square);
-              }
-            }
+          for (int u = q; u < rows.D; u += rows.lanes) {
+            const double v = to_real(row[k][u]);
+            square = fma(v, v, square);
           }
-          for (int o = rows.lanes >> 1; o > 0; o >>= 1) {
-            square += __shfl_xor_sync(kAllLanes, square, o);
-          }
-          largest = square > largest ? square : largest;
         }
+#pragma unroll 1
+        for (int o = rows.lanes >> 1; o > 0; o >>= 1) {
+          square += __shfl_xor_sync(kAllLanes, square, o);
+        }
+        largest = square > largest ? square : largest;
       }
     }
   }
   return largest;
 }
 
-// The lanes a row: as few steps as possible for this number of rows, then as few lanes as possible.
+// The threads a row: as few steps as possible for this number of rows, then as few as possible.
 FAE_DEV int choose_lanes(int n, int vectors, int size) {
   int best = 8, best_steps = 0x7fffffff;
   for (int lanes = 8; lanes <= 32; lanes <<= 1) {
@@ -208,40 +207,45 @@ FAE_DEV int choose_lanes(int n, int vectors, int size) {
   return best;
 }
 
-// Projects on the widest path the addresses allow. `vector` is how many elements a load may have.
+// Chooses the threads a row, and the width of a load: what `vector` allows, one element, added in
+// float64, where the float32 sums of a lane would span more than kFloatSpan features.
 template <typename S>
-FAE_NOINLINE __device__ double project_rows(RowBlock rows, std::int32_t dtype, int vector, S* s) {
+FAE_DEV void choose_path(RowBlock& rows, int vector) {
+  rows.vector = vector;
   rows.lanes = choose_lanes(rows.n, rows.D / vector, rows.size);
-  const bool wide = rows.D > kFloatSpan * rows.lanes;
+  if (sizeof(S) == 4 && vector > 1 && rows.D > kFloatSpan * rows.lanes) {
+    rows.vector = 1;
+    rows.lanes = choose_lanes(rows.n, rows.D, rows.size);
+  }
+  rows.groups = rows.size / rows.lanes;
+}
+
+// Projects the rows of the State at `at` on the classes. See project_tile.
+template <typename S>
+FAE_DEV double project_rows(int at, std::int32_t dtype) {
+  FAE_SHARED(shared);
+  const RowBlock& rows = *reinterpret_cast<const RowBlock*>(shared + at);
+  const int vector = rows.vector, C = rows.C;
   if constexpr (sizeof(S) == 8) {
-    if (vector == 2) return project_tile<double, double, double, 2, 5>(rows, s);
-    return project_tile<double, double, double, 1, 5>(rows, s);
+    if (vector == 2) return project_tile<double, double, double, 2, 5>(at);
+    return project_tile<double, double, double, 1, 5>(at);
   } else {
     switch (dtype) {
       case kFloat32:
-        if (vector == 1 || wide) {
-          rows.lanes = choose_lanes(rows.n, rows.D, rows.size);
-          return project_tile<float, float, double, 1, 5>(rows, s);
-        }
-        if (rows.C <= 2) return project_tile<float, float, float, 4, 2>(rows, s);
-        if (rows.C <= 5) return project_tile<float, float, float, 4, 5>(rows, s);
-        return project_tile<float, float, float, 4, 10>(rows, s);
+        if (vector == 1) return project_tile<float, float, double, 1, 5>(at);
+        if (C <= 2) return project_tile<float, float, float, 4, 2>(at);
+        if (C <= 5) return project_tile<float, float, float, 4, 5>(at);
+        return project_tile<float, float, float, 4, 10>(at);
       case kBFloat16:
-        if (vector == 1 || wide) {
-          rows.lanes = choose_lanes(rows.n, rows.D, rows.size);
-          return project_tile<BFloat16, float, double, 1, 5>(rows, s);
-        }
-        if (vector == 4) return project_tile<BFloat16, float, float, 4, 10>(rows, s);
-        if (rows.C <= 2) return project_tile<BFloat16, float, float, 8, 2>(rows, s);
-        return project_tile<BFloat16, float, float, 8, 10>(rows, s);
+        if (vector == 1) return project_tile<BFloat16, float, double, 1, 5>(at);
+        if (vector == 4) return project_tile<BFloat16, float, float, 4, 10>(at);
+        if (C <= 2) return project_tile<BFloat16, float, float, 8, 2>(at);
+        return project_tile<BFloat16, float, float, 8, 10>(at);
       default:
-        if (vector == 1 || wide) {
-          rows.lanes = choose_lanes(rows.n, rows.D, rows.size);
-          return project_tile<Float16, float, double, 1, 5>(rows, s);
-        }
-        if (vector == 4) return project_tile<Float16, float, float, 4, 10>(rows, s);
-        if (rows.C <= 2) return project_tile<Float16, float, float, 8, 2>(rows, s);
-        return project_tile<Float16, float, float, 8, 10>(rows, s);
+        if (vector == 1) return project_tile<Float16, float, double, 1, 5>(at);
+        if (vector == 4) return project_tile<Float16, float, float, 4, 10>(at);
+        if (C <= 2) return project_tile<Float16, float, float, 8, 2>(at);
+        return project_tile<Float16, float, float, 8, 10>(at);
     }
   }
 }

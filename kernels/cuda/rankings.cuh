@@ -126,8 +126,11 @@ FAE_DEV bool write_single(const View<S, Idx>& v, const Facts& f, int i, double o
 
 // Every item alone. `write_out` is false where only the keys of a ranking are wanted.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV bool erase_singles(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f,
-                           bool write_out) {
+FAE_NOINLINE __device__ bool erase_singles(int at, bool write_out) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const Team<kWarp>& team = here.team;
+  const View<S, Idx>& v = here.view;
+  const Facts& f = here.facts;
   const SweepParams& p = v.launch.p;
   constexpr bool kDouble = sizeof(S) == 8;
   const int n = v.n, C = v.C, y = f.label;
@@ -259,23 +262,27 @@ FAE_DEV Word ranking_word(const View<S, Idx>& v, const Facts& f, int r, int i) {
 }
 
 // The word of item i in the r-th order of sort_rankings; a call, since sorts ask for it often.
-template <typename S, typename Idx>
-FAE_NOINLINE __device__ Word word_of(const View<S, Idx>& v, const Facts& f, int first, int r,
-                                     int i) {
+template <bool kWarp, typename S, typename Idx>
+FAE_NOINLINE __device__ Word word_of(int at, int first, int r, int i) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const View<S, Idx>& v = here.view;
+  const Facts& f = here.facts;
   return first >= 0 ? ranking_word(v, f, first + r, i) : margin_word(v, f, i, -1 - first);
 }
 
-// Sorts `count` orders at once into `order` [count, n]: the launch's rankings first … where
-// first >= 0; else one order, the minimal set's for class -1 - first. A function of its own, so
-// that its code is there once.
+// Sorts `count` orders at once: the launch's rankings first … into v.orders [count, n] where
+// first >= 0; else one order, the minimal set's for class -1 - first, into v.min_order.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ void sort_rankings(const Team<kWarp> team, const State<S, Idx>& state,
-                                           int first, int count, Idx* order) {
-  const View<S, Idx>& v = state.view;
-  const Facts& f = state.facts;
-  const auto word = [&](int r, int i) { return word_of(v, f, first, r, i); };
+FAE_NOINLINE __device__ void sort_rankings(int at, int first, int count) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const Team<kWarp>& team = here.team;
+  const View<S, Idx>& v = here.view;
+  Idx* const order = first >= 0 ? v.orders : v.min_order;
+  const auto word = [&](int r, int i) { return word_of<kWarp, S, Idx>(at, first, r, i); };
   if constexpr (sizeof(Idx) == 4) {
-    sort_long<Idx>(team, v.n, v.tile, v.buffer, order, [&](int i) { return word(0, i); });
+    FAE_SHARED(shared);
+    sort_long<Idx>(team, v.n, shared + at + kStateBytes, v.buffer, order,
+                   [&](int i) { return word(0, i); });
   } else {
     switch (words_a_thread(count * v.P, team.size)) {
       case 1:
@@ -331,10 +338,14 @@ struct Minimal {
 
 // The smallest flipping set; its order in v.min_order.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
+FAE_DEV Minimal find_minimal(int at) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const Team<kWarp>& team = here.team;
+  const View<S, Idx>& v = here.view;
+  const Facts& f = here.facts;
   const int n = v.n, C = v.C, y = f.label;
   if (!f.finite || !f.has_mass || C == 1) {
-    sort_rankings(team, *v.state, -1, 1, v.min_order);
+    sort_rankings<kWarp, S, Idx>(at, -1, 1);
     return Minimal{-1, -1, false};
   }
   int runner_up = -1;
@@ -354,7 +365,7 @@ FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, con
         cannot_flip(team, v, f, c, best < never ? best : f.positives, threshold)) {
       continue;
     }
-    sort_rankings(team, *v.state, -1 - c, 1, v.min_order);
+    sort_rankings<kWarp, S, Idx>(at, -1 - c, 1);
     sorted = c;
     // A chunk of ranks a thread; one thread all of them where the sums need a common scale.
     int chunk = f.underflow ? n : ceil_div(n, team.size);
@@ -411,9 +422,7 @@ FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, con
     team.sync();
   }
   const int winner = best < never ? best_class : runner_up;
-  if (sorted != winner) {
-    sort_rankings(team, *v.state, -1 - winner, 1, v.min_order);
-  }
+  if (sorted != winner) sort_rankings<kWarp, S, Idx>(at, -1 - winner, 1);
   const int last = best < never ? best : f.positives;
   const bool near = nearest <= last;
   if (best == never) {
@@ -446,10 +455,12 @@ FAE_DEV Minimal find_minimal(const Team<kWarp>& team, const View<S, Idx>& v, con
 
 // The greedy order. `v.bad` marks what is taken: nothing is bad here, and it is restored.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ void find_greedy(const Team<kWarp> team, const State<S, Idx>& state,
-                                         Idx* order) {
-  const View<S, Idx>& v = state.view;
-  const Facts& f = state.facts;
+FAE_NOINLINE __device__ void find_greedy(int at, int row) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const Team<kWarp>& team = here.team;
+  const View<S, Idx>& v = here.view;
+  const Facts& f = here.facts;
+  Idx* const order = v.orders + row * v.n;
   const int n = v.n, C = v.C, y = f.label;
   double* const margins = v.sums + static_cast<std::int64_t>(team.size / class_lanes(C)) * C;
   unsigned char* const taken = v.bad;
@@ -528,56 +539,72 @@ FAE_NOINLINE __device__ void find_greedy(const Team<kWarp> team, const State<S, 
   team.sync();
 }
 
-// Orders that no sort of keys gives.
+// The orders of rankings row … row + count - 1 of the launch that no sort of keys gives, and all of
+// them as a result where that is wanted.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV void copy_order(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f, int r,
-                        Idx* order) {
-  const DeviceRanking& ranking = v.launch.rankings[r];
-  if (ranking.kind == kGivenOrder) {
-    const std::int64_t* given = static_cast<const std::int64_t*>(ranking.data) + v.t0;
+FAE_NOINLINE __device__ void place_orders(int at, int row, int count) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const Team<kWarp>& team = here.team;
+  const View<S, Idx>& v = here.view;
+  const Facts& f = here.facts;
 #pragma unroll 1
-    for (int j = team.rank; j < v.n; j += team.size) order[j] = static_cast<Idx>(given[j]);
-  } else if (ranking.kind == kMinimal) {
+  for (int r = 0; r < count; ++r) {
+    const DeviceRanking& ranking = v.launch.rankings[row + r];
+    Idx* const order = v.orders + r * v.n;
+    if (ranking.kind == kGivenOrder) {
+      const std::int64_t* given = static_cast<const std::int64_t*>(ranking.data) + v.t0;
 #pragma unroll 1
-    for (int j = team.rank; j < v.n; j += team.size) order[j] = v.min_order[j];
-  } else if (ranking.kind == kGreedy && f.finite && v.C > 1) {
-    team.sync();
-    find_greedy(team, *v.state, order);
-  } else if (ranking.kind == kGreedy) {
+      for (int j = team.rank; j < v.n; j += team.size) order[j] = static_cast<Idx>(given[j]);
+    } else if (ranking.kind == kMinimal) {
 #pragma unroll 1
-    for (int j = team.rank; j < v.n; j += team.size) order[j] = static_cast<Idx>(j);
+      for (int j = team.rank; j < v.n; j += team.size) order[j] = v.min_order[j];
+    } else if (ranking.kind == kGreedy && f.finite && v.C > 1) {
+      find_greedy<kWarp, S, Idx>(at, r);
+    } else if (ranking.kind == kGreedy) {
+#pragma unroll 1
+      for (int j = team.rank; j < v.n; j += team.size) order[j] = static_cast<Idx>(j);
+    }
+  }
+  team.sync();
+  if (v.launch.p.order == nullptr) return;
+#pragma unroll 1
+  for (int r = 0; r < count; ++r) {
+    std::int64_t* out = v.launch.p.order + (v.launch.row0 + row + r) * v.launch.p.T + v.t0;
+#pragma unroll 1
+    for (int j = team.rank; j < v.n; j += team.size) out[j] = v.orders[r * v.n + j];
   }
 }
 
+// Finds the minimal set and writes it where that is wanted. Returns whether a sum compared for it
+// is a near-tie.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV void write_order(const Team<kWarp>& team, const View<S, Idx>& v, int r, const Idx* order) {
-  if (v.launch.p.order == nullptr) return;
-  std::int64_t* out = v.launch.p.order + (v.launch.row0 + r) * v.launch.p.T + v.t0;
-#pragma unroll 1
-  for (int j = team.rank; j < v.n; j += team.size) out[j] = order[j];
-}
-
-template <bool kWarp, typename S, typename Idx>
-FAE_DEV void write_minimal(const Team<kWarp>& team, const View<S, Idx>& v, const Minimal& m) {
+FAE_NOINLINE __device__ bool minimal_set(int at, bool write_out) {
+  const Minimal m = find_minimal<kWarp, S, Idx>(at);
+  if (!write_out) return false;
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const View<S, Idx>& v = here.view;
   const SweepParams& p = v.launch.p;
-  if (team.rank == 0) {
+  if (here.team.rank == 0) {
     write_int(p.minimal_size, v.b, m.size);
     write_int(p.minimal_flip_label, v.b, m.flip_label);
   }
-  if (p.minimal_order == nullptr) return;
+  if (p.minimal_order == nullptr) return m.near;
 #pragma unroll 1
-  for (int j = team.rank; j < v.n; j += team.size) p.minimal_order[v.t0 + j] = v.min_order[j];
+  for (int j = here.team.rank; j < v.n; j += here.team.size) {
+    p.minimal_order[v.t0 + j] = v.min_order[j];
+  }
+  return m.near;
 }
 
+// The keys of the rankings by gradients.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV bool walk_orders(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f, int row,
-                         int count) {
-  const int chunk = walk_chunk(v.n, walk_threads(team.size, count));
-  if (f.finite && f.has_mass && !f.underflow && !v.launch.needs.curves && chunk <= kMostRanks) {
-    return walk_plainly(team, v, f, row, count);
-  }
-  if (v.C <= 32) return walk_rankings<kWarp, true>(team, *v.state, row, count);
-  return walk_rankings<kWarp, false>(team, *v.state, row, count);
+FAE_NOINLINE __device__ void find_slopes(int at, bool renormalized) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const Team<kWarp>& team = here.team;
+  const View<S, Idx>& v = here.view;
+  const Facts& f = here.facts;
+  find_gradients(team, v, f);
+  if (renormalized) find_renormalized(team, v, f);
 }
 
 }  // namespace fae

@@ -36,116 +36,86 @@ constexpr int kBoundThreads = kSmallThreads * kSmallBlocks;
 constexpr int kBigThreads = 512;
 constexpr int kLongThreads = 512;
 constexpr int kLongRows = 256;
+constexpr int kBlockArena = kTeamScratchBytes + 16;  // behind a block's scratch and its next number
 
 template <typename S>
-FAE_DEV RowBlock row_block(const Launch& launch, std::int64_t row, int n, int rank, int size,
-                           int s_stride, unsigned char* bad) {
+FAE_DEV RowBlock row_block(const Launch& launch, std::int64_t row, int n, int size, int s_stride,
+                           S* s, unsigned char* bad) {
   const SweepParams& p = launch.p;
-  int bytes = p.values_dtype == kFloat32 ? 4 : p.values_dtype == kFloat64 ? 8 : 2;
+  const int bytes = p.values_dtype == kFloat32 ? 4 : p.values_dtype == kFloat64 ? 8 : 2;
   RowBlock rows{};
   rows.values = static_cast<const unsigned char*>(p.values) + row * p.values_stride_t * bytes;
   rows.stride = p.values_stride_t;
+  rows.head = p.head_weight;
+  rows.s = s;
+  rows.bad = bad;
   rows.n = n;
   rows.D = static_cast<int>(p.D);
   rows.C = static_cast<int>(p.C);
-  rows.head = p.head_weight;
-  rows.rank = rank;
-  rows.size = size;
   rows.s_stride = s_stride;
-  rows.bad = bad;
+  rows.size = size;
+  choose_path<S>(rows, launch.vector);
   return rows;
 }
 
 // Gradients, keys, single erasures, the minimal set. Returns whether a near-tie was seen.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV bool prepare_keys(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f,
-                          const Needs& needs, bool write_singles, bool write_set) {
+FAE_DEV bool prepare_keys(int at, const Needs& needs, bool write_singles, bool write_set) {
+  FAE_SHARED(shared);
   bool near = false;
-  if (needs.gradient && f.finite) find_gradients(team, v, f);
-  if (needs.renormalized && f.finite) find_renormalized(team, v, f);
-  if (needs.singles) near = erase_singles(team, v, f, write_singles) && write_singles;
-  if (needs.minimal) {
-    const Minimal m = find_minimal(team, v, f);
-    if (write_set) {
-      write_minimal(team, v, m);
-      near = near || m.near;
-    }
+  if (needs.gradient && reinterpret_cast<State<S, Idx>*>(shared + at)->facts.finite) {
+    find_slopes<kWarp, S, Idx>(at, needs.renormalized);
   }
+  if (needs.singles) near = erase_singles<kWarp, S, Idx>(at, write_singles) && write_singles;
+  if (needs.minimal) near = minimal_set<kWarp, S, Idx>(at, write_set) || near;
   return near;
 }
 
-// One for all block sizes. It takes shared memory from `offset` on by itself, since the compiler
-// knows that it is shared memory only where it is declared.
+// An instance whose State is to be at `at`; one for all block sizes. All that lives from part to
+// part is in shared memory.
 template <bool kWarp, typename S>
 FAE_NOINLINE __device__ void sweep_instance(const Launch& launch, std::int64_t b, std::int64_t t0,
-                                            int n, int offset) {
+                                            int n, int at) {
+  using Idx = std::uint16_t;
   FAE_SHARED(shared);
   const Team<kWarp> team(kWarp ? nullptr : reinterpret_cast<double*>(shared));
-  unsigned char* const arena = shared + offset;
-  const SweepParams& p = launch.p;
-  const Layout l = layout_of(n, p.C, launch.R, team.size, sizeof(S), launch.needs);
-  const auto doubles = [&](std::int64_t at) { return reinterpret_cast<double*>(arena + at); };
-  double* const classes = doubles(l.classes);
-  const int C = static_cast<int>(p.C);
-  const View<S, std::uint16_t> v{launch,
-                                 b,
-                                 t0,
-                                 n,
-                                 C,
-                                 l.cs,
-                                 l.P,
-                                 l.round,
-                                 reinterpret_cast<S*>(arena + l.s),
-                                 doubles(l.a),
-                                 launch.needs.gradient ? doubles(l.g) : nullptr,
-                                 launch.needs.renormalized ? doubles(l.renorm) : nullptr,
-                                 launch.needs.js ? doubles(l.js) : nullptr,
-                                 launch.needs.drop ? doubles(l.drop) : nullptr,
-                                 classes,
-                                 classes + C,
-                                 classes + 2 * C,
-                                 classes + 3 * C,
-                                 classes + 4 * C,
-                                 doubles(l.sums),
-                                 reinterpret_cast<Word*>(arena + l.buffer),
-                                 reinterpret_cast<std::uint16_t*>(arena + l.orders),
-                                 reinterpret_cast<std::uint16_t*>(arena + l.min_order),
-                                 arena + l.bad,
-                                 nullptr,
-                                 reinterpret_cast<State<S, std::uint16_t>*>(arena)};
-
+  State<S, Idx>& state = *reinterpret_cast<State<S, Idx>*>(shared + at);
   // The last instance's results were read by all before its memory is used again.
   team.sync();
-  if (has_invalid(team, v, reinterpret_cast<unsigned*>(v.a))) {
-    write_invalid(team, launch, sizeof(S) == 8, b, t0, n, true);
+  if (team.rank == 0) {
+    state.launch = &launch;
+    state.b = b;
+    state.t0 = t0;
+    state.n = n;
+    const Layout l = layout_of(n, launch.p.C, launch.R, team.size, sizeof(S), launch.needs);
+    state.layout = l;
+    state.rows = row_block<S>(launch, t0, n, team.size, l.cs,
+                              reinterpret_cast<S*>(shared + at + l.s), shared + at + l.bad);
+  }
+  team.sync();
+  if (has_invalid<kWarp, S, Idx>(at)) {
+    write_invalid<kWarp>(launch, sizeof(S) == 8, b, t0, n, true);
     return;
   }
-  for (int i = team.rank; i < n; i += team.size) v.bad[i] = 0;
+  for (int i = team.rank; i < n; i += team.size) shared[at + state.layout.bad + i] = 0;
   team.sync();
   double norm2 = 0;
-  if (n > 0) {
-    norm2 = project_rows<S>(row_block<S>(launch, t0, n, team.rank, team.size, v.cs, v.bad),
-                            p.values_dtype, launch.vector, v.s);
-  }
+  if (n > 0) norm2 = project_rows<S>(at, launch.p.values_dtype);
   norm2 = team.max(norm2);
   team.sync();
-  const Facts f = find_facts(team, v, norm2);
-  keep_state(team, v, f);
-  write_facts(team, v, f);
-  bool near = prepare_keys(team, v, f, launch.needs, wants_singles(p), wants_minimal(p));
-  for (int row = 0; row < launch.R; row += v.round) {
-    const int count = launch.R - row < v.round ? launch.R - row : v.round;
-    sort_rankings(team, *v.state, row, count, v.orders);
-    for (int r = 0; r < count; ++r) {
-      copy_order(team, v, f, row + r, v.orders + r * n);
-    }
-    team.sync();
-    for (int r = 0; r < count; ++r) write_order(team, v, row + r, v.orders + r * n);
-    near = walk_orders(team, v, f, row, count) || near;
+  weigh<kWarp, S, Idx>(at, norm2);
+  bool near = prepare_keys<kWarp, S, Idx>(at, launch.needs, wants_singles(launch.p),
+                                          wants_minimal(launch.p));
+  for (int row = 0; row < launch.R; row += state.layout.round) {
+    const int left = launch.R - row;
+    const int count = left < state.layout.round ? left : state.layout.round;
+    sort_rankings<kWarp, S, Idx>(at, row, count);
+    place_orders<kWarp, S, Idx>(at, row, count);
+    near = walk_orders<kWarp, S, Idx>(at, row, count) || near;
     team.sync();
   }
   near = team.any(near);
-  write_status(team, launch, b, f.status | flag(near, kNearTie));
+  write_status(team, launch, b, state.facts.status | flag(near, kNearTie));
 }
 
 // ---- kernels ----
@@ -212,7 +182,7 @@ FAE_DEV void sweep_warps(const Launch& launch) {
       const std::int64_t items = __shfl_sync(kAllLanes, n, source);
       const std::int64_t instance = static_cast<std::int64_t>(first) + source;
       if ((wrong >> source) & 1u) {
-        write_invalid(team, launch, sizeof(S) == 8, instance, 0, 0, false);
+        write_invalid<true>(launch, sizeof(S) == 8, instance, 0, 0, false);
       } else {
         sweep_instance<true, S>(launch, instance, from, static_cast<int>(items), arena);
       }
@@ -239,7 +209,7 @@ FAE_DEV void sweep_blocks(const Launch& launch, bool big) {
     const std::int64_t b = list[at];
     const std::int64_t t0 = launch.p.offsets[b];
     sweep_instance<false, S>(launch, b, t0, static_cast<int>(launch.p.offsets[b + 1] - t0),
-                             kTeamScratchBytes + 16);
+                             kBlockArena);
   }
 }
 
@@ -250,46 +220,51 @@ FAE_DEV std::int64_t long_count(const Launch& launch) {
   return count < launch.max_longs ? count : launch.max_longs;
 }
 
-// The view of the task lane `task_lane` (-1: none) on the long instance in `slot`; `tile` is shared
-// memory for its State and, behind it, a sort's tile.
+// Makes the State of the task lane `task_lane` (-1: none) on the long instance in `slot`; a sort's
+// tile is behind it.
 template <typename S>
-FAE_DEV View<S, std::uint32_t> long_view(const Launch& launch, std::int64_t slot, int task_lane,
-                                         unsigned char* tile, const Needs& needs) {
-  const SweepParams& p = launch.p;
-  const std::int64_t b = launch.longs[slot];
-  const std::int64_t t0 = p.offsets[b];
-  const int C = static_cast<int>(p.C);
-  const int task = task_lane < 0 ? 0 : task_lane;
-  double* const classes = launch.long_classes + slot * 5 * C;
-  double* const items = launch.long_items + static_cast<std::int64_t>(task) * 2 * p.T + t0;
-  std::uint32_t* const orders = launch.long_orders + static_cast<std::int64_t>(task) * 2 * p.T + t0;
-  return View<S, std::uint32_t>{
-      launch,
-      b,
-      t0,
-      static_cast<int>(p.offsets[b + 1] - t0),
-      C,
-      C,
-      0,
-      1,
-      static_cast<S*>(launch.long_s) + t0 * C,
-      launch.long_a + t0,
-      items,
-      items + p.T,
-      needs.js ? items : nullptr,
-      needs.drop ? items + p.T : nullptr,
-      classes,
-      classes + C,
-      classes + 2 * C,
-      classes + 3 * C,
-      classes + 4 * C,
-      launch.long_sums + blockIdx.x * launch.long_sum_words,
-      launch.long_keys + static_cast<std::int64_t>(task) * p.T + t0,
-      orders,
-      orders + p.T,
-      launch.long_bad + static_cast<std::int64_t>(task_lane + 1) * p.T + t0,
-      tile + kStateBytes,
-      reinterpret_cast<State<S, std::uint32_t>*>(tile)};
+FAE_NOINLINE __device__ void open_long(const Launch& launch, std::int64_t slot, int task_lane,
+                                       bool js, bool drop) {
+  FAE_SHARED(shared);
+  if (threadIdx.x == 0) {
+    const SweepParams& p = launch.p;
+    const std::int64_t b = launch.longs[slot];
+    const std::int64_t t0 = p.offsets[b];
+    const int C = static_cast<int>(p.C);
+    const int task = task_lane < 0 ? 0 : task_lane;
+    double* const classes = launch.long_classes + slot * 5 * C;
+    double* const items = launch.long_items + static_cast<std::int64_t>(task) * 2 * p.T + t0;
+    std::uint32_t* const orders =
+        launch.long_orders + static_cast<std::int64_t>(task) * 2 * p.T + t0;
+    new (shared + kBlockArena) State<S, std::uint32_t>{
+        RowBlock{},
+        launch.facts[slot],
+        {launch,
+         b,
+         t0,
+         static_cast<int>(p.offsets[b + 1] - t0),
+         C,
+         C,
+         0,
+         1,
+         static_cast<S*>(launch.long_s) + t0 * C,
+         launch.long_a + t0,
+         items,
+         items + p.T,
+         js ? items : nullptr,
+         drop ? items + p.T : nullptr,
+         classes,
+         classes + C,
+         classes + 2 * C,
+         classes + 3 * C,
+         classes + 4 * C,
+         launch.long_sums + blockIdx.x * launch.long_sum_words,
+         launch.long_keys + static_cast<std::int64_t>(task) * p.T + t0,
+         orders,
+         orders + p.T,
+         launch.long_bad + static_cast<std::int64_t>(task_lane + 1) * p.T + t0}};
+  }
+  __syncthreads();
 }
 
 // Contributions of the long instances, all blocks together.
@@ -310,11 +285,13 @@ FAE_DEV void project_long(const Launch& launch) {
       const int m =
           static_cast<int>(n - tile * kLongRows < kLongRows ? n - tile * kLongRows : kLongRows);
       for (int i = team.rank; i < m; i += team.size) launch.long_bad[row + i] = 0;
+      if (team.rank == 0) {
+        *reinterpret_cast<RowBlock*>(shared + kBlockArena) =
+            row_block<S>(launch, row, m, team.size, static_cast<int>(p.C),
+                         static_cast<S*>(launch.long_s) + row * p.C, launch.long_bad + row);
+      }
       team.sync();
-      double norm2 = project_rows<S>(row_block<S>(launch, row, m, team.rank, team.size,
-                                                  static_cast<int>(p.C), launch.long_bad + row),
-                                     p.values_dtype, launch.vector,
-                                     static_cast<S*>(launch.long_s) + row * p.C);
+      double norm2 = project_rows<S>(kBlockArena, p.values_dtype);
       norm2 = team.max(norm2);
       if (team.rank == 0 && norm2 > 0) {
         // Non-negative doubles order like their bits.
@@ -348,21 +325,20 @@ __global__ void __launch_bounds__(kBoundThreads) sweep_kernel(const FAE_PARAMETE
 template <typename S>
 __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER Launch launch) {
   FAE_SHARED(shared);
+  using Idx = std::uint32_t;
   const Team<false> team(reinterpret_cast<double*>(shared));
+  State<S, Idx>& state = *reinterpret_cast<State<S, Idx>*>(shared + kBlockArena);
   for (std::int64_t slot = blockIdx.x; slot < long_count(launch); slot += gridDim.x) {
-    const View<S, std::uint32_t> v =
-        long_view<S>(launch, slot, -1, shared + kTeamScratchBytes, Needs{});
-    if (has_invalid(team, v, reinterpret_cast<unsigned*>(v.a))) {
-      write_invalid(team, launch, sizeof(S) == 8, v.b, v.t0, v.n, true);
+    open_long<S>(launch, slot, -1, false, false);
+    if (has_invalid<false, S, Idx>(kBlockArena)) {
+      const View<S, Idx>& v = state.view;
+      write_invalid<false>(launch, sizeof(S) == 8, v.b, v.t0, v.n, true);
       if (team.rank == 0) launch.facts[slot].invalid = true;
-      continue;
+    } else {
+      weigh<false, S, Idx>(kBlockArena, launch.facts[slot].norm2);
+      write_status(team, launch, state.view.b, state.facts.status);
+      if (team.rank == 0) launch.facts[slot] = state.facts;
     }
-    const double norm2 = launch.facts[slot].norm2;
-    const Facts f = find_facts(team, v, norm2);
-    team.sync();
-    write_facts(team, v, f);
-    write_status(team, launch, v.b, f.status);
-    if (team.rank == 0) launch.facts[slot] = f;
     team.sync();
   }
 }
@@ -372,14 +348,15 @@ __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER L
 template <typename S>
 __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER Launch launch) {
   FAE_SHARED(shared);
+  using Idx = std::uint32_t;
   const Team<false> team(reinterpret_cast<double*>(shared));
   const SweepParams& p = launch.p;
+  State<S, Idx>& state = *reinterpret_cast<State<S, Idx>*>(shared + kBlockArena);
   const int tasks = launch.R + 2;
   for (std::int64_t job = blockIdx.x; job < long_count(launch) * kLongLanes; job += gridDim.x) {
     const std::int64_t slot = job / kLongLanes;
     const int task_lane = static_cast<int>(job % kLongLanes);
-    const Facts f = launch.facts[slot];
-    if (f.invalid) continue;
+    if (launch.facts[slot].invalid) continue;
     for (int task = task_lane; task < tasks; task += kLongLanes) {
       const int kind = task < launch.R ? launch.rankings[task].kind : -1;
       Needs needs{};
@@ -391,24 +368,20 @@ __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER L
       needs.singles = needs.js || needs.drop || write_singles;
       const bool write_set = task == launch.R + 1 && wants_minimal(p);
       needs.minimal = kind == kMinimal || write_set;
-      const View<S, std::uint32_t> v =
-          long_view<S>(launch, slot, task_lane, shared + kTeamScratchBytes, needs);
+      open_long<S>(launch, slot, task_lane, needs.js, needs.drop);
       // Greedy marks what it took; every lane has its own copy.
-      for (int i = team.rank; i < v.n; i += team.size) {
-        v.bad[i] = launch.long_bad[v.t0 + i];
-      }
-      keep_state(team, v, f);
-      bool near = prepare_keys(team, v, f, needs, write_singles, write_set);
+      const unsigned char* const bad = launch.long_bad + state.view.t0;
+      for (int i = team.rank; i < state.view.n; i += team.size) state.view.bad[i] = bad[i];
+      team.sync();
+      bool near = prepare_keys<false, S, Idx>(kBlockArena, needs, write_singles, write_set);
       if (task < launch.R) {
-        sort_rankings(team, *v.state, task, 1, v.orders);
-        copy_order(team, v, f, task, v.orders);
-        team.sync();
-        write_order(team, v, task, v.orders);
-        near = walk_orders(team, v, f, task, 1) || near;
+        sort_rankings<false, S, Idx>(kBlockArena, task, 1);
+        place_orders<false, S, Idx>(kBlockArena, task, 1);
+        near = walk_orders<false, S, Idx>(kBlockArena, task, 1) || near;
       }
       near = team.any(near);
       if (near && team.rank == 0 && p.status != nullptr) {
-        atomicOr(reinterpret_cast<unsigned long long*>(&p.status[v.b]),
+        atomicOr(reinterpret_cast<unsigned long long*>(&p.status[state.view.b]),
                  static_cast<unsigned long long>(kNearTie));
       }
       team.sync();

@@ -137,10 +137,11 @@ FAE_DEV void write_never(const Launch& launch, int row, std::int64_t b) {
 // Walks `count` rankings, rows first_row … of the launch, orders in v.orders. Returns whether this
 // thread saw a near-tie up to the first flip.
 template <bool kWarp, bool kOne, typename S, typename Idx>
-FAE_NOINLINE __device__ bool walk_rankings(const Team<kWarp> team, const State<S, Idx>& state,
-                                           int first_row, int count) {
-  const View<S, Idx>& v = state.view;
-  const Facts& f = state.facts;
+FAE_NOINLINE __device__ bool walk_rankings(int at, int first_row, int count) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const Team<kWarp>& team = here.team;
+  const View<S, Idx>& v = here.view;
+  const Facts& f = here.facts;
   const Launch& launch = v.launch;
   const SweepParams& p = launch.p;
   const Needs& needs = launch.needs;
@@ -391,8 +392,11 @@ FAE_DEV void add_margins(const View<S, Idx>& v, int y, double own_bias, const in
 }
 
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV bool walk_plainly(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f,
-                          int first_row, int count) {
+FAE_NOINLINE __device__ bool walk_plainly(int at, int first_row, int count) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const Team<kWarp>& team = here.team;
+  const View<S, Idx>& v = here.view;
+  const Facts& f = here.facts;
   const SweepParams& p = v.launch.p;
   const int n = v.n, C = v.C, y = f.label;
   const bool keep = p.keep != 0;
@@ -539,6 +543,18 @@ FAE_DEV bool walk_plainly(const Team<kWarp>& team, const View<S, Idx>& v, const 
     }
   }
   return active && (keep ? close <= event && close < n : close >= 0 && close >= event);
+}
+
+// Walks the orders in v.orders by whichever way fits. Returns whether this thread saw a near-tie.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV bool walk_orders(int at, int row, int count) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+  const Facts& f = here.facts;
+  const int chunk = walk_chunk(here.view.n, walk_threads(here.team.size, count));
+  const bool plain = f.finite && f.has_mass && !f.underflow && !here.view.launch.needs.curves;
+  if (plain && chunk <= kMostRanks) return walk_plainly<kWarp, S, Idx>(at, row, count);
+  if (here.view.C <= 32) return walk_rankings<kWarp, true, S, Idx>(at, row, count);
+  return walk_rankings<kWarp, false, S, Idx>(at, row, count);
 }
 
 }  // namespace fae

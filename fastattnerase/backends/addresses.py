@@ -1,0 +1,104 @@
+"""Tensors as the fields of `SweepParams` and `PooledParams`; what all native backends share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastattnerase.backends.base import Outputs, PooledProblem, Problem
+
+_DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+
+
+def readable(tensor: Tensor) -> Tensor:
+    """The tensor itself, or a copy where rows overlap or the last stride is not one."""
+    *strides, last = tensor.stride()
+    width = tensor.shape[-1]
+    if (last == 1 or width == 1) and all(s == 0 or s >= width for s in strides):
+        return tensor
+    return tensor.contiguous()
+
+
+def sweep_fields(problem: Problem, values: Tensor, out: Outputs, threads: int) -> dict[str, Any]:
+    """The keywords of a native sweep, without scratch memory; `values` are readable."""
+    bias = problem.head_bias
+    return _item_fields(problem, values, threads) | {
+        "C": problem.head_weight.shape[0],
+        "R": len(problem.rankings),
+        "head_weight": problem.head_weight.data_ptr(),
+        "head_bias": bias.data_ptr(),
+        "head_bias_stride_b": bias.stride(0) if bias.ndim == 2 else 0,
+        "head_bias_dtype": _DTYPES[bias.dtype],
+        "ids": problem.ids.data_ptr(),
+        "rankings": [int(kind) for kind in problem.rankings],
+        "ranking_args": list(problem.ranking_args),
+        "orders": [order.data_ptr() for order in problem.orders],
+        "keys": [keys.data_ptr() for keys in problem.keys],
+        "keys_dtype": [_DTYPES[keys.dtype] for keys in problem.keys],
+        "seed": problem.seed & 0xFFFFFFFFFFFFFFFF,
+        "validate": int(problem.validate),
+        "label": out.label.data_ptr(),
+        "probabilities": out.probabilities.data_ptr(),
+        "status": out.status.data_ptr(),
+        "first_flip": out.first_flip.data_ptr(),
+        "flip_label": out.flip_label.data_ptr(),
+        "removed_mass": out.removed_mass.data_ptr(),
+        "curve_js": _address(out.curve_js),
+        "curve_kl": _address(out.curve_kl),
+        "curve_label_prob": _address(out.curve_label_prob),
+        "curve_mass": _address(out.curve_mass),
+        "curve_decision": _address(out.curve_decision),
+        "curve_logits": _address(out.curve_logits),
+        "order": _address(out.order),
+        "single_flip_label": _address(out.single_flip_label),
+        "single_js": _address(out.single_js),
+        "single_drop": _address(out.single_drop),
+        "minimal_size": _address(out.minimal_size),
+        "minimal_flip_label": _address(out.minimal_flip_label),
+        "minimal_order": _address(out.minimal_order),
+    }
+
+
+def pooled_fields(
+    problem: PooledProblem, values: Tensor, pooled: Tensor, threads: int
+) -> dict[str, Any]:
+    """The keywords of native pooled prefixes, without scratch memory; `values` are readable."""
+    return _item_fields(problem, values, threads) | {
+        "M": pooled.shape[0],
+        "order": problem.order.data_ptr(),
+        "point_begin": problem.begin,
+        "pooled": pooled.data_ptr(),
+    }
+
+
+def _item_fields(problem: Problem | PooledProblem, values: Tensor, threads: int) -> dict[str, Any]:
+    """What both operators take."""
+    T, H, D = values.shape
+    attention = problem.attention
+    return {
+        "B": problem.offsets.shape[0] - 1,
+        "T": T,
+        "H": H,
+        "D": D,
+        "values": values.data_ptr(),
+        "values_stride_t": values.stride(0),
+        "values_stride_h": values.stride(1),
+        "values_dtype": _DTYPES[values.dtype],
+        "offsets": problem.offsets.data_ptr(),
+        "attention": attention.data_ptr(),
+        "attention_stride_t": attention.stride(0),
+        "attention_stride_h": attention.stride(1),
+        "attention_dtype": _DTYPES[attention.dtype],
+        "is_scores": int(problem.is_scores),
+        "keep": int(problem.keep),
+        "workspace": 0,
+        "workspace_bytes": 0,
+        "num_threads": threads,
+    }
+
+
+def _address(tensor: Tensor | None) -> int:
+    """Where a result goes; 0 where it is not wanted."""
+    return 0 if tensor is None else tensor.data_ptr()
