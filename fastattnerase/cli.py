@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fastattnerase import reproduce
-from fastattnerase.console import command
+from fastattnerase.console import command, counted, prepare
 from fastattnerase.console import err as _err
 from fastattnerase.console import out as _out
 from fastattnerase.console import progress as _progress
@@ -42,6 +42,7 @@ _command = functools.partial(command, app)
 
 def main() -> None:
     """Run the command line."""
+    prepare()
     app()
 
 
@@ -469,7 +470,9 @@ def _train(
     from fastattnerase.experiments.rundir import provenance
     from fastattnerase.models import build_model, evaluate, save_model
     from fastattnerase.models import train as train_model
+    from fastattnerase.models.storage import require_writable
 
+    require_writable(folder)
     with _err.status("reading the texts"):
         corpus = load_corpus(data)
         prepared = prepare(corpus, data)
@@ -502,7 +505,7 @@ def _train(
             description={"vectors": data.vectors},
         )
     if trained.resumed_epochs:
-        _out.print(f"went on after {trained.resumed_epochs} finished epochs")
+        _out.print(f"went on after {counted(trained.resumed_epochs, 'finished epoch')}")
     tested = evaluate(model, prepared.test) if len(prepared.test) else None
     save_model(
         folder,
@@ -538,9 +541,9 @@ def _train(
 def _print_left_out(dropped: Mapping[str, int], cut: int, max_tokens: int | None) -> None:
     """Say what of the texts is not used."""
     for reason, count in dropped.items():
-        _out.print(f"{count:,} rows left out: {reason.replace('_', ' ')}")
-    if cut:
-        _out.print(f"{cut:,} documents cut after {max_tokens:,} words")
+        _out.print(f"{counted(count, 'row')} left out: {reason.replace('_', ' ')}")
+    if cut and max_tokens is not None:
+        _out.print(f"{counted(cut, 'document')} cut after {counted(max_tokens, 'word')}")
 
 
 def _erase_model(

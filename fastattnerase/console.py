@@ -5,7 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import io
+import os
+import signal
+import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, TypeVar
 
 import typer
@@ -27,6 +32,8 @@ INTERRUPTED = 130
 # Names and folders are the user's: brackets and colons in them are no markup.
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+_SHOW_CURSOR = b"\x1b[?25h"
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
@@ -54,13 +61,46 @@ def command(app: typer.Typer, example: str) -> Callable[[_Command], _Command]:
     return decorate
 
 
+def prepare() -> None:
+    """Make the process one of the command line: any text can be printed, Ctrl-C ends it in order.
+
+    What the terminal's encoding lacks is printed as an escape. The first Ctrl-C raises
+    `KeyboardInterrupt`, a second one changes nothing, and a third one ends the process where it is,
+    for what is finished is kept anyway.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    interrupts = 0
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts == 1:
+            raise KeyboardInterrupt
+        if interrupts > 2:
+            if err.is_terminal:
+                os.write(2, _SHOW_CURSOR)  # which a progress bar hides
+            os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, interrupt)
+
+
+def counted(count: int, thing: str) -> str:
+    """Write a number with what it counts: `1 row`, `2,000 rows`."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
     """Turn the user's mistakes and Ctrl-C into one line; what is unexpected keeps its traceback."""
     try:
         yield
     except KeyboardInterrupt:
-        fail("interrupted; what is finished is kept, the same command goes on from there", 130)
+        fail(
+            "interrupted; what is finished is kept, the same command goes on from there",
+            INTERRUPTED,
+        )
     except OSError as error:
         if error.filename is not None:
             fail(f"{error.filename}: {error.strerror}")

@@ -50,7 +50,8 @@ class Watcher:
         self.costs = costs
         self.total, self.done = len(costs) + done, done
         if done:
-            err.print(f"{done} of {self.total} steps were finished before")
+            verb = "was" if done == 1 else "were"
+            err.print(f"{done} of {self.total} steps {verb} finished before")
         self.started = time.monotonic()
 
     def at(self, unit: Unit, share: float) -> None:

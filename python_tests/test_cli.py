@@ -6,11 +6,13 @@ import csv
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import torch
 import typer
@@ -21,8 +23,9 @@ from typer.testing import CliRunner, Result
 import fastattnerase
 import fastattnerase.data
 from fastattnerase.cli import app
-from fastattnerase.console import one_line_errors, out
+from fastattnerase.console import counted, one_line_errors, out
 from fastattnerase.experiments import serrano_smith
+from fastattnerase.experiments.rundir import PartialTables
 
 GOOD = ("good", "fine", "great", "lovely")
 BAD = ("bad", "poor", "awful", "dreary")
@@ -280,6 +283,76 @@ class TestMistakes:
         assert "'words'" in line
         assert "text" in line
 
+    def test_a_file_with_a_header_only(self, tmp_path: Path) -> None:
+        data = write(tmp_path / "header.csv", [])
+        assert "no rows to train on (the file has none, at most a header)" in self.train(data)
+        line = one_line("train", "--train", data, *COLUMNS, "--out", tmp_path / "m")
+        assert f"{data}: no rows to train on (the file has none, at most a header)" in line
+
+    def test_an_output_folder_that_cannot_be_made_is_noticed_before_reading(
+        self, tmp_path: Path
+    ) -> None:
+        data = write(tmp_path / "x.csv", reviews())
+        line = one_line("train", "--data", data, *COLUMNS, "--out", data / "model")
+        assert line == f"error: {data}: Not a directory"
+        assert not (tmp_path / "model").exists()
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+    def test_an_output_folder_that_is_not_writable(self, tmp_path: Path) -> None:
+        data = write(tmp_path / "x.csv", reviews())
+        (tmp_path / "closed").mkdir(mode=0o500)
+        out = tmp_path / "closed" / "model"
+        line = one_line("train", "--data", data, *COLUMNS, "--out", out)
+        assert line == f"error: {tmp_path / 'closed'}: Permission denied"
+
+    def test_a_model_whose_files_are_no_such_files(self, trained: Path, tmp_path: Path) -> None:
+        model = tmp_path / "m"
+        shutil.copytree(trained / "flan", model)
+        (model / "model.safetensors").unlink()
+        (model / "model.safetensors").mkdir()
+        assert f"{model / 'model.safetensors'} is damaged" in one_line("erase", "--model", model)
+        about = json.loads((model / "model.json").read_text())
+        (model / "model.json").write_text(json.dumps(about | {"metadata": []}))
+        assert "'metadata' is no object" in one_line("erase", "--model", model)
+
+    def test_a_result_edited_by_hand(self, trained: Path, tmp_path: Path) -> None:
+        run = tmp_path / "run"
+        erase = ("erase", "--model", trained / "flan", "--out", run, "--resamples", 5)
+        invoke(*erase)
+        whole = json.loads((run / "result.json").read_text())
+        bare = [{k: v for k, v in record.items() if k != "fraction"} for record in whole["multi"]]
+        for edited, key in (
+            ({k: v for k, v in whole.items() if k != "multi"}, "multi"),
+            (whole | {"multi": bare}, "fraction"),
+        ):
+            (run / "result.json").write_text(json.dumps(edited))
+            for command in (erase, ("report", run)):
+                line = one_line(*command)
+                assert f"{run / 'result.json'} is damaged: it lacks {key!r}; delete it" in line
+
+    def test_a_part_of_an_interrupted_run_that_is_damaged(
+        self, trained: Path, tmp_path: Path
+    ) -> None:
+        run = tmp_path / "run"
+        erase = ("erase", "--model", trained / "flan", "--out", run, "--resamples", 5)
+        invoke(*erase)
+        (run / "result.json").unlink()
+        # As a run that was killed while it aggregated: its parts are there.
+        parts = run / "parts"
+        record = json.loads((run / "run.json").read_text())
+        state = {key: record[key] for key in ("kind", "format", "config", "source")}
+        tables = PartialTables(run, list(serrano_smith.SCHEMAS), state)
+        tables.append({name: pq.read_table(run / f"{name}.parquet") for name in tables.names})
+        for name in ("instances", "single"):
+            file = parts / f"{name}-000000.parquet"
+            before = file.read_bytes()
+            file.write_bytes(b"PAR1 of old")
+            line = one_line(*erase)
+            assert f"{file} is missing or damaged" in line
+            assert f"delete {parts} and run again" in line
+            file.write_bytes(before)
+        invoke(*erase)
+
     def test_a_byte_that_is_not_utf8(self, tmp_path: Path) -> None:
         data = write(tmp_path / "x.csv", reviews())
         data.write_bytes(data.read_bytes().replace(b"film", b"f\xe9lm", 1))
@@ -436,6 +509,59 @@ def test_the_module_prints_the_same_as_info() -> None:
     )
     assert "backend reference" in result.stdout
     assert result.stderr == ""
+
+
+def test_an_ascii_terminal_gets_escapes(trained: Path, tmp_path: Path) -> None:
+    name = "film \u2603"
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "fastattnerase", "erase", "--model", str(trained / "flan")),
+            *("--out", str(tmp_path / "run"), "--resamples", "5", "--name", name),
+        ],
+        capture_output=True,
+        env=os.environ | {"LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+        check=True,
+    )
+    text = result.stdout.decode("ascii")
+    assert "film \\u2603" in text
+    assert "Attn \\xd7 grad" in text
+
+
+def test_two_quick_interrupts_end_with_one_line() -> None:
+    """The second comes while the first is being told of."""
+    code = """
+import os, signal, sys
+import typer
+from fastattnerase import console
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+def print_(*arguments, **options):
+    press()
+    real(*arguments, **options)
+
+console.prepare()
+real, console.err.print = console.err.print, print_
+try:
+    with console.one_line_errors():
+        press()
+except typer.Exit as end:
+    sys.exit(end.exit_code)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    # Telling takes two calls: the third press ends the process between them.
+    assert result.returncode == 130
+    assert result.stderr.startswith("stopped:")
+    assert "Traceback" not in result.stderr
+
+
+def test_one_of_a_thing_is_no_plural() -> None:
+    assert [counted(n, "document") for n in (0, 1, 2000)] == [
+        "0 documents",
+        "1 document",
+        "2,000 documents",
+    ]
 
 
 def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

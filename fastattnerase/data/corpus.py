@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -123,9 +123,13 @@ def load_corpus(config: DataConfig) -> Corpus:
 
 def no_rows(config: DataConfig, dropped: Counter[str]) -> DataError:
     """Make the error for data without rows to train on."""
-    return DataError(
-        f"{_source(config)}: no rows to train on (rows left out: {dict(dropped) or 'none'})"
-    )
+    return DataError(f"{_source(config)}: no rows to train on ({_why_none(dropped)})")
+
+
+def _why_none(dropped: Mapping[str, int]) -> str:
+    if dropped:
+        return f"rows left out: {dict(dropped)}"
+    return "the file has none, at most a header"
 
 
 def find_classes(train_labels: Iterable[str], config: DataConfig) -> list[str]:
@@ -188,7 +192,7 @@ def load_examples(
         for row in _drop(rows, dropped, None, line_breaks, sentences)
     ]
     if not examples:
-        raise DataError(f"{path}: no texts (rows left out: {dict(dropped) or 'none'})")
+        raise DataError(f"{path}: no texts ({_why_none(dropped)})")
     return examples, dict(dropped)
 
 
@@ -220,8 +224,8 @@ def read_rows(config: DataConfig, dropped: Counter[str]) -> Iterator[Row]:
         # A split without rows is drawn from train only where no file was named for it.
         if path is not None and split not in seen:
             raise DataError(
-                f"{path}: no rows for {split} (rows left out of all files: "
-                f"{dict(dropped) or 'none'})"
+                f"{path}: no rows for {split} (the file has none, at most a header, or all were "
+                f"left out; left out of all files: {dict(dropped) or 'none'})"
             )
 
 

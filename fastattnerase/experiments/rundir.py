@@ -7,10 +7,11 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -69,10 +70,29 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     partial.replace(path)
 
 
+class _Record(dict[str, Any]):
+    """An object of a JSON file, which says what it lacks."""
+
+    _file: Path
+
+    def __missing__(self, key: str) -> Any:
+        raise RunError(f"{self._file} is damaged: it lacks {key!r}; delete it and run again")
+
+
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; say which file is damaged where it is none."""
+    """Read a JSON object, which with all objects in it says which key the file lacks.
+
+    Raises:
+        RunError: the file holds no JSON object; later, a key that is asked for is missing.
+    """
+
+    def record(found: dict[str, Any]) -> _Record:
+        of_file = _Record(found)
+        of_file._file = path
+        return of_file
+
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"), object_hook=record)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, nested too deeply
         raise RunError(f"{path} is damaged: {error}") from error
     if not isinstance(content, dict):
@@ -80,7 +100,81 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def has_results(folder: Path) -> bool:
+def read_table(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read a table of a finished run.
+
+    Raises:
+        RunError: the file is missing or damaged.
+    """
+    try:
+        return pd.read_parquet(path, columns=columns)
+    except (OSError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise RunError(
+            f"{path} is missing or damaged: {reason}; delete {path.parent} and run again"
+        ) from error
+
+
+def begin(folder: Path, state: Mapping[str, Any], *, name: str, about: Mapping[str, Any]) -> bool:
+    """Begin a run in a directory, or find the one that is there.
+
+    Args:
+        folder: the run directory; created where absent.
+        state: what the results depend on, with the run's `kind`.
+        name: of the run, for reports; a finished run takes it on.
+        about: what else its record says, beside versions and machine.
+
+    Returns:
+        Whether the run is finished.
+
+    Raises:
+        RunError: the directory holds a run of another state.
+    """
+    path = folder / RUN
+    if path.exists():
+        before = read_json(path)
+        changed = [key for key in state if before.get(key) != state[key]]
+        # A first try that failed before its first part has left nothing to protect.
+        empty = before.get("kind") == state["kind"] and not _has_results(folder)
+        if changed and not empty:
+            raise RunError(
+                f"{folder} holds a run with another {' and '.join(changed)}; choose another "
+                f"directory or delete it"
+            )
+        if (folder / RESULT).exists():
+            if before.get("name") != name:
+                write_json(path, before | {"name": name})
+            return True
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, {**state, "name": name, **about, **provenance()})
+    return False
+
+
+def finished(folder: Path, *, kind: str, again: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the record and the result of a finished run.
+
+    Args:
+        folder: the run directory.
+        kind: of the run.
+        again: how the run is repeated, for errors.
+
+    Returns:
+        What `run.json` and `result.json` hold.
+
+    Raises:
+        RunError: no such run, an unfinished one, or one of another kind.
+    """
+    if not (folder / RUN).is_file():
+        raise RunError(f"{folder} is not a run directory: it has no {RUN}")
+    run = read_json(folder / RUN)
+    if run.get("kind") != kind:
+        raise RunError(f"{folder} is a run of kind {run.get('kind')!r}, not {kind!r}")
+    if not (folder / RESULT).is_file():
+        raise RunError(f"{folder} is not finished; run {again} again")
+    return run, read_json(folder / RESULT)
+
+
+def _has_results(folder: Path) -> bool:
     """Say whether a run directory holds a result, or any complete file of a part."""
     return (folder / RESULT).exists() or any((folder / _PARTS).glob("*.parquet"))
 
@@ -115,10 +209,17 @@ class PartialTables:
 
     def rows(self) -> int:
         """Count the rows of the marking table in the complete parts."""
-        marking = self.names[-1]
-        return sum(
-            int(pq.read_metadata(self._file(marking, part)).num_rows) for part in range(self.count)
-        )
+        files = [self._file(self.names[-1], part) for part in range(self.count)]
+        return sum(int(self._read(pq.read_metadata, file).num_rows) for file in files)
+
+    def _read(self, read: Callable[[Path], Any], file: Path) -> Any:
+        try:
+            return read(file)
+        except (OSError, pa.ArrowException) as error:
+            reason = " ".join(str(error).split())
+            raise RunError(
+                f"{file} is missing or damaged: {reason}; delete {self.parts} and run again"
+            ) from error
 
     def append(self, tables: Mapping[str, pa.Table]) -> None:
         """Add one part: a table for each name."""
@@ -136,7 +237,7 @@ class PartialTables:
             partial = target.with_suffix(".partial")
             with pq.ParquetWriter(partial, empty[name], compression="zstd") as writer:
                 for part in range(self.count):
-                    writer.write_table(pq.read_table(self._file(name, part)))
+                    writer.write_table(self._read(pq.read_table, self._file(name, part)))
             partial.replace(target)
 
     def discard(self) -> None:

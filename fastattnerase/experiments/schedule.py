@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -139,6 +140,7 @@ def _side_by_side(
     done = set(done)
     waiting = [unit for unit in units if unit not in done]
     running: dict[Future[dict[str, Any]], U] = {}
+    others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(jobs, context, _start_child, (messages, os.getpid()))
     try:
         while waiting or running:
@@ -148,7 +150,8 @@ def _side_by_side(
                 : jobs - len(running)
             ]:
                 waiting.remove(unit)
-                running[pool.submit(_run_in_child, workspace, unit)] = unit
+                with _ctrl_c_held():
+                    running[pool.submit(_run_in_child, workspace, unit)] = unit
                 watcher.at(unit, 0.0)
             finished, _ = wait(running, timeout=_SILENCE, return_when=FIRST_COMPLETED)
             while not messages.empty():
@@ -158,8 +161,26 @@ def _side_by_side(
                 record = future.result()
                 done.add(unit)
                 yield unit, record
+    except (KeyboardInterrupt, GeneratorExit):
+        # Nobody waits for what is at work: it goes on next time, as after a kill.
+        for child in set(multiprocessing.active_children()) - others:
+            child.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Start children that Ctrl-C, which reaches all of a terminal, does not interrupt.
+
+    They inherit the mask from their first moment on, and are ended by the process that reads it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _messages: Any = None  # of a child: where it tells how far it is

@@ -236,11 +236,7 @@ class Result:
 
     def table(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
         """Read a per-instance table: `instances`, `single`, `multi` or `erased`."""
-        path = self.folder / f"{name}.parquet"
-        try:
-            return pd.read_parquet(path, columns=columns)
-        except (OSError, pa.ArrowException) as error:
-            raise rundir.RunError(f"{path} is missing or damaged: {error}; erase again") from error
+        return rundir.read_table(self.folder / f"{name}.parquet", columns)
 
     def fractions(self, column: str = "fraction") -> pd.DataFrame:
         """Read row, ranking, order and one column of `multi`; NaN where it is to be left out."""
@@ -286,21 +282,13 @@ def load(folder: Path) -> Result:
         fastattnerase.experiments.rundir.RunError: no-such-run is not a run directory: it has no \
 run.json
     """
-    if not (folder / rundir.RUN).is_file():
-        raise rundir.RunError(f"{folder} is not a run directory: it has no {rundir.RUN}")
-    run = rundir.read_json(folder / rundir.RUN)
-    if run.get("kind") != KIND:
-        raise rundir.RunError(f"{folder} is a run of kind {run.get('kind')!r}, not {KIND!r}")
+    run, result = rundir.finished(folder, kind=KIND, again="the same `fastattnerase erase` command")
     if run.get("format") != FORMAT:
         raise rundir.RunError(
             f"{folder} was written in format {run.get('format')}, needed is {FORMAT}; erase again "
             "into another directory"
         )
-    if not (folder / rundir.RESULT).is_file():
-        raise rundir.RunError(
-            f"{folder} is not finished; run the same `fastattnerase erase` command again"
-        )
-    return Result(folder, run, rundir.read_json(folder / rundir.RESULT))
+    return Result(folder, run, result)
 
 
 def run(
@@ -364,24 +352,8 @@ def run(
         "config": dataclasses.asdict(config),
         "source": source.describe(),
     }
-    record = state | {"name": name, "classes": source.classes} | rundir.provenance()
-    if (folder / rundir.RUN).exists():
-        before = rundir.read_json(folder / rundir.RUN)
-        changed = [key for key in state if before.get(key) != state[key]]
-        # A first try that failed before its first part has left nothing to protect.
-        empty = before.get("kind") == KIND and not rundir.has_results(folder)
-        if changed and not empty:
-            raise rundir.RunError(
-                f"{folder} holds a run with another {' and '.join(changed)}; choose another "
-                f"directory or delete it"
-            )
-        if (folder / rundir.RESULT).exists():
-            if before.get("name") != name:
-                rundir.write_json(folder / rundir.RUN, before | {"name": name})
-            return load(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    rundir.write_json(folder / rundir.RUN, record)
-
+    if rundir.begin(folder, state, name=name, about={"classes": source.classes}):
+        return load(folder)
     tables = rundir.PartialTables(folder, list(SCHEMAS), state)
     done = tables.rows()
     report = on_progress or (lambda done, total: None)

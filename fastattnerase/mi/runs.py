@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 import fastattnerase as fae
 from fastattnerase.experiments import rundir
@@ -73,24 +70,8 @@ def run(
     """
     settings = dataclasses.asdict(config) | {"candidates": list(config.candidates)}
     state = {"kind": KIND, "config": settings, "source": source.describe()}
-    if (folder / rundir.RUN).exists():
-        before = rundir.read_json(folder / rundir.RUN)
-        changed = [key for key in state if before.get(key) != state[key]]
-        # A first try that failed has left nothing to protect.
-        empty = before.get("kind") == KIND and not rundir.has_results(folder)
-        if changed and not empty:
-            raise rundir.RunError(
-                f"{folder} holds a run with another {' and '.join(changed)}; choose another "
-                f"directory or delete it"
-            )
-        if (folder / rundir.RESULT).exists():
-            if before.get("name") != name:
-                rundir.write_json(folder / rundir.RUN, before | {"name": name})
-            return load(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    record = state | {"name": name, "classes": source.classes} | rundir.provenance()
-    record["versions"]["scikit-learn"] = importlib.metadata.version("scikit-learn")
-    rundir.write_json(folder / rundir.RUN, record)
+    if rundir.begin(folder, state, name=name, about={"classes": source.classes}):
+        return load(folder)
 
     def batches() -> Iterator[fae.AttentionBatch]:
         done = 0
@@ -131,13 +112,6 @@ def load(folder: Path) -> Result:
         fastattnerase.experiments.rundir.RunError: no-such-run is not a run directory: it has no \
 run.json
     """
-    if not (folder / rundir.RUN).is_file():
-        raise rundir.RunError(f"{folder} is not a run directory: it has no {rundir.RUN}")
-    record = rundir.read_json(folder / rundir.RUN)
-    if record.get("kind") != KIND:
-        raise rundir.RunError(f"{folder} is a run of kind {record.get('kind')!r}, not {KIND!r}")
-    if not (folder / rundir.RESULT).is_file():
-        raise rundir.RunError(f"{folder} is not finished; run the same measurement again")
-    tables = {table: pd.read_parquet(folder / f"{table}.parquet") for table in TABLES}
-    summary = rundir.read_json(folder / rundir.RESULT)
+    record, summary = rundir.finished(folder, kind=KIND, again="the same measurement")
+    tables = {table: rundir.read_table(folder / f"{table}.parquet") for table in TABLES}
     return Result(folder, record, Measurement(**tables, summary=summary))

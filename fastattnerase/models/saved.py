@@ -107,6 +107,11 @@ def load_model(directory: str | Path, *, device: torch.device | str = "cpu") -> 
             f"{directory / _DESCRIPTION} has format {description.get('format')!r}; this version "
             f"reads format {_FORMAT}"
         )
+    for name in ("model", "data", "metadata"):
+        if not isinstance(description.get(name, {}), dict):
+            raise ModelError(
+                f"{directory / _DESCRIPTION} is damaged: {name!r} is no object; train again"
+            )
     try:
         vocabulary = Vocabulary.from_dict(read_json(directory / _VOCABULARY))
         config = ModelConfig.from_dict(description["model"])

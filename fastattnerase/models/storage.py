@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Mapping
@@ -27,6 +28,21 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be written to, or made, before anything is computed for it.
+
+    Raises:
+        OSError: naming the folder, or the nearest one above it that is there.
+    """
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    for number, fails in (
+        (errno.ENOTDIR, not nearest.is_dir()),
+        (errno.EACCES, not os.access(nearest, os.W_OK | os.X_OK)),
+    ):
+        if fails:
+            raise OSError(number, os.strerror(number), str(nearest))
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
@@ -66,5 +82,5 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file") from None
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:  # OSError: a folder, or not to be read
         raise ModelError(f"{path} is damaged ({error})") from error

@@ -27,7 +27,13 @@ from fastattnerase.data.dataset import (
 from fastattnerase.models.attentions import Attention
 from fastattnerase.models.base import AttentionClassifier, ModelOutput, evaluating
 from fastattnerase.models.errors import ModelError
-from fastattnerase.models.storage import read_json, read_tensors, write_json, write_tensors
+from fastattnerase.models.storage import (
+    read_json,
+    read_tensors,
+    require_writable,
+    write_json,
+    write_tensors,
+)
 
 _FORMAT = 2
 _PROGRESS = "progress.json"
@@ -303,6 +309,7 @@ def train(
         ModelError: no documents, a label that is none of the model's classes, a training with
             another configuration or other data in the directory, a damaged checkpoint, a loss that
             is not finite.
+        OSError: the directory cannot be written to.
 
     Example:
         >>> result = train(model, prepared.train, prepared.dev, TrainConfig(), "runs/flan")
@@ -323,6 +330,7 @@ def train(
     model.to(device)
     identity = _identity(model, train, dev, config, description or {})
     checkpoint = _Checkpoint(Path(directory) / "checkpoint", identity)
+    require_writable(checkpoint.directory)
     optimiser = _optimiser(model, config)
     loss_of = _Loss(train, model.num_classes, config, objective, device)
     state = checkpoint.load(model, optimiser) or _State(config.learning_rate)

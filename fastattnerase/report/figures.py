@@ -7,7 +7,9 @@ SVG text for a page.
 from __future__ import annotations
 
 import io
+import itertools
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -67,6 +69,7 @@ STYLE: dict[Any, Any] = {
     "figure.dpi": 150,
     "svg.hashsalt": "fastattnerase",  # the same results give the same bytes
 }
+_DIGIT = 0.026  # a digit of a tick's label, as a share of a panel's axis
 _MANY = 3000  # more marks than this are drawn as pixels, also in vector formats
 
 Draw = Callable[[Axes, Result], None]
@@ -198,7 +201,7 @@ def draw_gaps(axes: Axes, result: Result) -> None:
         )
     axes.set_xscale("log")
     axes.set_xlim(0.96, furthest * 1.1)
-    ticks = [t for t in (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 5000) if t <= furthest * 1.1]
+    ticks = _log_ticks(0.96, furthest * 1.1)
     axes.set_xticks(ticks, [f"{tick}×" for tick in ticks])
     axes.minorticks_off()
     axes.set_ylim(0, 1.03)
@@ -209,11 +212,45 @@ def draw_gaps(axes: Axes, result: Result) -> None:
         axes.legend(loc="lower right")
 
 
+def _log_ticks(low: float, high: float) -> list[int]:
+    """Choose round numbers so far apart on a logarithmic axis that their labels do not touch."""
+    for steps, powers in (((1, 2, 3, 5), 1), ((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2)):
+        numbers = (step * 10**power for power in range(0, 19, powers) for step in steps)
+        ticks = [number for number in numbers if low <= number <= high]
+        # As shares of the axis: what lies between two ticks, and half of both labels.
+        gaps = np.diff(np.log(ticks)) / np.log(high / low)
+        needed = [(len(f"{a}{b}") / 2 + 2) * _DIGIT for a, b in itertools.pairwise(ticks)]
+        if (gaps >= needed).all():
+            break
+    return ticks
+
+
 FIGURES: dict[str, Draw] = {
     "fractions": draw_fractions,
     "divergences": draw_divergences,
     "gaps": draw_gaps,
 }
+
+
+def fitted(name: str, width: int, lines: int = 3) -> str:
+    """Write a name as a label: in lines, shortened in the middle where they do not hold it.
+
+    Args:
+        name: of a model or corpus; nothing in it is markup.
+        width: characters of a line.
+        lines: at most, for a name without spaces.
+
+    Returns:
+        The label.
+
+    Example:
+        >>> fitted("costs 5$", 20), fitted("abcdefghij", 3)
+        ('costs 5\\\\$', 'abc\\nd…g\\nhij')
+    """
+    most = width * lines
+    if len(name) > most:
+        name = f"{name[: most // 2]}…{name[len(name) - (most - 1) // 2 :]}"
+    return "\n".join(textwrap.wrap(name, width)).replace("$", r"\$")
 
 
 def panel(draw: Draw, result: Result) -> Figure:
@@ -233,7 +270,7 @@ def side_by_side(draw: Draw, results: Sequence[Result]) -> Figure:
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, result in zip(grid, results, strict=False):
             draw(axes, result)
-            axes.set_title(result.run["name"])
+            axes.set_title(fitted(result.run["name"], 38))
         for axes in grid[len(results) :]:
             axes.set_axis_off()
     return figure

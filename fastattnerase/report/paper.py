@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from fastattnerase.experiments.serrano_smith import RANKINGS, SINGLE_RANKINGS, Result
-from fastattnerase.report.figures import COLOURS, NAMES, STYLE
+from fastattnerase.report.figures import COLOURS, NAMES, STYLE, fitted
 from fastattnerase.report.grid import Grid
 
 Floats = NDArray[np.float64]
@@ -73,7 +73,7 @@ def panels(grid: Grid, models: Sequence[str], draw: Panel) -> Figure:
             axis = axes[where]
             axis.set_axis_on()
             draw(axis, grid.cells[corpus, model])
-            axis.set_title(" ".join(filter(None, (corpus, model))), fontsize=8.5)
+            axis.set_title(fitted(" ".join(filter(None, (corpus, model))), 40), fontsize=8.5)
     return figure
 
 
@@ -198,12 +198,13 @@ def boxes(grid: Grid, models: Sequence[str], column: str) -> Figure:
                 for number, ranking in enumerate(RANKINGS):
                     values = table.loc[table["ranking"] == ranking, column].dropna()
                     _box(axes, values, place + 0.2 * (number - 1.5), COLOURS[ranking])
-            axes.set_xticks(range(len(grid.corpora)), grid.corpora)
+            corpora = [fitted(corpus, 28) for corpus in grid.corpora]
+            axes.set_xticks(range(len(corpora)), corpora)
             axes.set_xlim(-0.5, len(grid.corpora) - 0.5)
             axes.set_ylim(-0.02, 1.02)
             axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
             axes.grid(False, axis="x")
-            axes.set_ylabel(model, fontsize=8)
+            axes.set_ylabel(fitted(model, 28), fontsize=8)
         handles = [Rectangle((0, 0), 1, 1, color=COLOURS[ranking]) for ranking in RANKINGS]
         figure.legend(
             handles,
@@ -247,7 +248,8 @@ def contingencies(grid: Grid, models: Sequence[str], ranking: str) -> Figure:
                 axis.set_axis_off()
                 if (corpus, model) in grid.cells:
                     _cells(axis, grid.cells[corpus, model], ranking, symbol)
-                    axis.set_title(" ".join(filter(None, (corpus, model))), fontsize=8.5)
+                    title = " ".join(filter(None, (corpus, model)))
+                    axis.set_title(fitted(title, 28), fontsize=8.5)
     return figure
 
 

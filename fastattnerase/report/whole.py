@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from fastattnerase.experiments.serrano_smith import CELLS, RULES, Result
-from fastattnerase.report.figures import COLOURS, NAMES, STYLE, STYLES
+from fastattnerase.report.figures import COLOURS, NAMES, STYLE, STYLES, fitted
 from fastattnerase.report.grid import Grid
 
 _EDGES = np.linspace(0, 1, 11)
@@ -55,7 +55,7 @@ def _panels(grid: Grid, draw: Draw) -> Figure:
                     axis.set_axis_off()
                     continue
                 draw(axis, grid.cells[corpus, model])
-                axis.set_title(" ".join(filter(None, (corpus, model))), fontsize=9)
+                axis.set_title(fitted(" ".join(filter(None, (corpus, model))), 42), fontsize=9)
     return figure
 
 
@@ -244,11 +244,12 @@ def _dots(
                     drawn = _interval(axis, estimate, x, colours[key], markers[key], None)
                     if drawn is not None:
                         shown[key] = drawn
-            axis.set_xticks(range(len(models)), models, rotation=20, fontsize=7.5)
+            labels = [fitted(model, 16) for model in models]
+            axis.set_xticks(range(len(models)), labels, rotation=20, fontsize=7.5)
             axis.set_xlim(-0.6, max(len(models), 1) - 0.4)
             axis.set_ylim(-0.03, 1.03)
             axis.grid(False, axis="x")
-            axis.set_title(corpus)
+            axis.set_title(fitted(corpus, 30))
         axes[0].set_ylabel(label)
         if shown:
             order = [key for key in keys if key in shown]

@@ -10,15 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from experiments.kills import kill_at_random, run, units_of
 from experiments.small_study import write_small_study
 
 
@@ -42,28 +40,21 @@ def numbers(out: Path) -> dict[str, str]:
     return found
 
 
-def kill_and_compare(folder: Path, kills: int, jobs: int = 2, seed: int = 0) -> list[str]:
+def kill_and_compare(
+    folder: Path, kills: int, jobs: int = 2, seed: int = 0, rows: int = 80
+) -> list[str]:
     """Run once whole and once with kills; give what differs."""
+    study = write_small_study(folder, rows)
+    whole, killed = folder / "whole", folder / "killed"
+    run(command(study, whole, jobs))
+    durations = [seconds or 0.0 for seconds in units_of(whole).values()]
     chance = random.Random(seed)
-    study = write_small_study(folder)
-    started = time.monotonic()
-    subprocess.run(command(study, folder / "whole", jobs), check=True, capture_output=True)
-    took = time.monotonic() - started
-    out = folder / "killed"
-    for kill in range(kills):
-        process = subprocess.Popen(
-            command(study, out, jobs), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        try:
-            # So that the last kill, too, finds something to do.
-            process.wait(timeout=chance.uniform(0.2, 1.2) * took / kills)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        done = len(list(out.rglob("done.json")))
-        print(f"kill {kill + 1}: {done} units were done")  # noqa: T201
-    subprocess.run(command(study, out, jobs), check=True, capture_output=True)
-    expected, found = numbers(folder / "whole"), numbers(out)
+    hits = kill_at_random(command(study, killed, jobs), killed, durations, kills, chance)
+    for number, hit in enumerate(hits, start=1):
+        print(f"kill {number}: {hit}", flush=True)  # noqa: T201
+    run(command(study, killed, jobs))
+    expected, found = numbers(whole), numbers(killed)
+    print(f"{len(expected)} results compared")  # noqa: T201
     return sorted(
         name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)
     )
@@ -74,10 +65,11 @@ if __name__ == "__main__":
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rows", type=int, default=80, help="of the corpus")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         differences = kill_and_compare(
-            Path(temporary), arguments.kills, arguments.jobs, arguments.seed
+            Path(temporary), arguments.kills, arguments.jobs, arguments.seed, arguments.rows
         )
     print(f"differences: {', '.join(differences) or 'none'}")  # noqa: T201
     sys.exit(bool(differences))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,13 +14,14 @@ import pandas as pd
 import pytest
 import torch
 from experiments.hand_made import HandMade
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fastattnerase import AttentionBatch
 from fastattnerase.experiments import serrano_smith
 from fastattnerase.experiments.rundir import RunError
 from fastattnerase.experiments.serrano_smith import Chunk, Config, Result
 from fastattnerase.report import build, words
-from fastattnerase.report.figures import FIGURES, FORMATS
+from fastattnerase.report.figures import FIGURES, FORMATS, panel
 from fastattnerase.report.tables import tables
 
 FAST = Config(resamples=20, exhibits=3)
@@ -266,3 +270,58 @@ def test_runs_need_distinct_names(results: list[Result], tmp_path: Path) -> None
         build([results[0], results[0]], tmp_path)
     with pytest.raises(RunError, match="no runs"):
         build([], tmp_path)
+
+
+@pytest.mark.parametrize("furthest", [1, 2, 4, 9, 40, 99, 300, 1500, 20_000])
+def test_ticks_of_gaps_do_not_touch(furthest: int, tmp_path: Path) -> None:
+    """The item that decides has the smallest weight of all: attention erases it last."""
+
+    class Long(HandMade):
+        def _chunk(self, rows: list[int]) -> Chunk:
+            return Chunk(
+                AttentionBatch(
+                    torch.tensor([3.0] + [-1e-5] * furthest)[:, None],
+                    torch.tensor([0, furthest + 1]),
+                    scores=torch.tensor([-0.5] + [0.0] * furthest),
+                    head_weight=torch.tensor([[0.0], [1.0]]),
+                    head_bias=torch.zeros(2),
+                )
+            )
+
+    result = serrano_smith.run(Long(rows=[0], size=1), FAST, tmp_path, name="long")
+    gaps = result.gaps("attention")
+    assert gaps.tolist() == [furthest + 1]
+    figure = panel(FIGURES["gaps"], result)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    [axes] = figure.axes
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    assert len(boxes) >= 2
+    assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))
+
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser")
+def test_a_phone_does_not_scroll_sideways(tmp_path: Path) -> None:
+    """Names of models without a space, in a frame as wide as a phone."""
+    names = ["averylongnameofamodel" * 5, "another/very_long-name.of.a.model" * 3]
+    results = [
+        serrano_smith.run(HandMade(), FAST, tmp_path / str(i), name=name)
+        for i, name in enumerate(names)
+    ]
+    page = build(results, tmp_path / "report")
+    frame = tmp_path / "frame.html"
+    frame.write_text(
+        f"""<iframe id=f width=360 height=700 src="{page.as_uri()}"></iframe><script>
+        onload = () => {{ const root = f.contentDocument.documentElement;
+        document.title = root.scrollWidth + " of " + root.clientWidth; }}</script>"""
+    )
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    command = [str(BROWSER), *options, profile, "--dump-dom", frame.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    found = re.search(r"<title>(\d+) of (\d+)</title>", shown)
+    assert found is not None, shown[:500]
+    assert int(found[1]) <= int(found[2])

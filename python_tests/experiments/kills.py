@@ -1,0 +1,104 @@
+"""Killing a resumable command at random moments, and saying what each kill hit."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_LOOK = 0.02  # seconds between two looks at the manifest
+
+
+@dataclass(frozen=True)
+class Kill:
+    """What one kill hit.
+
+    Args:
+        done: units that were done.
+        units: all units.
+        hit: those that had been begun and were not done.
+        seconds: from the begin of the unit that was waited for to the kill.
+        ended: the command was done before it could be killed.
+    """
+
+    done: int
+    units: int
+    hit: list[str]
+    seconds: float
+    ended: bool
+
+    def __str__(self) -> str:
+        if self.ended:
+            return "the command had ended"
+        where = ", ".join(self.hit) or "no unit begun"
+        return f"{self.done} of {self.units} units done, {self.seconds:.2f} s into {where}"
+
+
+def run(arguments: list[str]) -> float:
+    """Run a command to its end; give the seconds it took."""
+    started = time.monotonic()
+    finished = subprocess.run(arguments, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    return time.monotonic() - started
+
+
+def units_of(out: Path) -> dict[str, float | None]:
+    """The units of a study's manifest with the seconds they took, None where not done."""
+    units = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["units"]
+    if isinstance(units, list):
+        units = {unit["unit"]: unit for unit in units}
+    return {key: unit["seconds"] if unit["done"] else None for key, unit in units.items()}
+
+
+def kill_at_random(
+    command: list[str],
+    out: Path,
+    durations: list[float],
+    kills: int,
+    chance: random.Random,
+) -> Iterator[Kill]:
+    """Start a command and kill it, again and again; each kill at a random moment of a random unit.
+
+    Only processes started here are killed; those that they start end by themselves.
+
+    Args:
+        command: does a study.
+        out: the study's folder.
+        durations: seconds of each unit in a run that nobody killed.
+        kills: how many.
+        chance: of the moments.
+
+    Yields:
+        What each kill hit.
+    """
+    places = sorted(chance.randrange(len(durations)) for _ in range(kills))
+    for place in places:
+        launched = time.time()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and not _has_done(out, place, launched):
+            time.sleep(_LOOK)
+        delay = chance.uniform(0, durations[place])
+        try:
+            process.wait(timeout=delay)
+            ended = True
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            ended = False
+        found = units_of(out)
+        pending = [key for key, seconds in found.items() if seconds is None]
+        hit = [key for key in pending if (out / key).exists() or (out / key.lower()).exists()]
+        yield Kill(len(found) - len(pending), len(found), hit, delay, ended)
+
+
+def _has_done(out: Path, count: int, since: float) -> bool:
+    """Whether the command that was launched then has looked round and so many units are done."""
+    manifest = out / "manifest.json"
+    if not manifest.exists() or manifest.stat().st_mtime < since:
+        return False
+    return sum(seconds is not None for seconds in units_of(out).values()) >= count
