@@ -179,6 +179,12 @@ def _has_results(folder: Path) -> bool:
     return (folder / RESULT).exists() or any((folder / _PARTS).glob("*.parquet"))
 
 
+def _whole(file: Path) -> pa.Table:
+    # Threads would read ahead into buffers of their own.
+    with pq.ParquetFile(file) as parquet:
+        return parquet.read(use_threads=False)
+
+
 class PartialTables:
     """Tables of one run that grow part by part, so that an interrupted run goes on.
 
@@ -237,7 +243,7 @@ class PartialTables:
             partial = target.with_suffix(".partial")
             with pq.ParquetWriter(partial, empty[name], compression="zstd") as writer:
                 for part in range(self.count):
-                    writer.write_table(self._read(pq.read_table, self._file(name, part)))
+                    writer.write_table(self._read(_whole, self._file(name, part)))
             partial.replace(target)
 
     def discard(self) -> None:

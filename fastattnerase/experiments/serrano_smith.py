@@ -17,6 +17,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -866,8 +868,17 @@ def _smallest(folder: Path) -> pd.Series[float]:
 
 
 def _read(folder: Path, table: str, columns: list[str], ranking: str | None = None) -> pd.DataFrame:
-    filters = None if ranking is None else [("ranking", "==", ranking)]
-    return pd.read_parquet(folder / f"{table}.parquet", columns=columns, filters=filters)
+    """Read columns of a table, of one ranking; part by part, so that no more is in memory."""
+    parts = [SCHEMAS[table].empty_table().select(columns)]
+    with pq.ParquetFile(folder / f"{table}.parquet") as file:
+        for group in range(file.num_row_groups):
+            wanted = columns if ranking is None else [*columns, "ranking"]
+            part = file.read_row_group(group, wanted, use_threads=False)
+            if ranking is not None:
+                part = part.filter(pc.equal(part["ranking"], ranking))
+            parts.append(part.select(columns))
+    frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
+    return frame
 
 
 def _counts(folder: Path) -> dict[str, Any]:

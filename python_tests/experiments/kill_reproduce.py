@@ -20,11 +20,11 @@ from experiments.kills import kill_at_random, run, units_of
 from experiments.small_study import write_small_study
 
 
-def command(study: Path, out: Path, jobs: int) -> list[str]:
+def command(study: Path, out: Path, jobs: int, until: str) -> list[str]:
     return [
         *(sys.executable, "-m", "fastattnerase", "reproduce", "serrano-smith"),
         *("--data-root", str(study.parent), "--study", str(study)),
-        *("--out", str(out), "--jobs", str(jobs), "--device", "cpu"),
+        *("--out", str(out), "--jobs", str(jobs), "--device", "cpu", "--until", until),
     ]
 
 
@@ -41,18 +41,18 @@ def numbers(out: Path) -> dict[str, str]:
 
 
 def kill_and_compare(
-    folder: Path, kills: int, jobs: int = 2, seed: int = 0, rows: int = 80
+    folder: Path, kills: int, jobs: int = 2, seed: int = 0, rows: int = 80, until: str = "report"
 ) -> list[str]:
     """Run once whole and once with kills; give what differs."""
     study = write_small_study(folder, rows)
     whole, killed = folder / "whole", folder / "killed"
-    run(command(study, whole, jobs))
+    run(command(study, whole, jobs, until))
     durations = [seconds or 0.0 for seconds in units_of(whole).values()]
     chance = random.Random(seed)
-    hits = kill_at_random(command(study, killed, jobs), killed, durations, kills, chance)
+    hits = kill_at_random(command(study, killed, jobs, until), killed, durations, kills, chance)
     for number, hit in enumerate(hits, start=1):
         print(f"kill {number}: {hit}", flush=True)  # noqa: T201
-    run(command(study, killed, jobs))
+    run(command(study, killed, jobs, until))
     expected, found = numbers(whole), numbers(killed)
     print(f"{len(expected)} results compared")  # noqa: T201
     return sorted(

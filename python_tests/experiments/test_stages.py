@@ -120,7 +120,7 @@ def test_two_calls_in_one_folder(small: Workspace) -> None:
 
 
 def test_killed_and_restarted_it_ends_with_the_same_numbers(tmp_path: Path) -> None:
-    assert kill_and_compare(tmp_path, kills=3, jobs=1) == []
+    assert kill_and_compare(tmp_path, kills=3, jobs=1, until="erase") == []
 
 
 def test_rows_are_cut_in_proportion(tmp_path: Path) -> None:
