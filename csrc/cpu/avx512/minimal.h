@@ -1,38 +1,127 @@
 // The minimal flipping set by selection instead of sorts.
 //
 // For one class the survivors of the optimal set are the largest group of smallest margins whose
-// sum is negative. Quickselect finds it: part the margins around a pivot; where the smaller part's
-// sum (with what is already taken) is negative, take it and go on in the larger part, else go on in
-// the smaller part. Sums are only ever added to. About two passes over the margins a class. A class
-// is skipped where even its largest margin cannot bring it down within the best size so far. Sums
-// within the tolerance of zero send the class to the sort of minimal.h.
+// sum is negative. Sets are mostly small, so one pass over a class's margins first sets the few
+// large ones apart and sums the rest; where that sum is negative, the set lies within the few.
+// Quickselect finds it there, or among all margins: part them around a pivot; where the smaller
+// part's sum (with what is already taken) is negative, take it and go on in the larger part, else go
+// on in the smaller part. Sums are only ever added to. Totals and extremes of all classes come from
+// one pass over the rows; a class is skipped where even its largest margin cannot bring it down
+// within the best size so far. Sums within the tolerance of zero send the class to the sort of
+// minimal.h. The decision after the set is the total of all rows less those of the set, while the
+// survivors hold enough mass for that to be good.
+//
+// Ladder, size and label of 2,000 instances of n~300, C = 10 (1 thread, beyond the plain sweep):
+// quickselect of every class, a sort for the label MINIMAL_OLD; as described MINIMAL_NEW.
 
-// Margins of class c into `margins`, items without mass left out; their number is I.with_mass.
-struct MarginTotals {
-  double total, largest, least_lowered;
+constexpr double kLargePart = 1.0 / 8;     // of the largest margin: what is set apart
+constexpr double kEnoughMass = 1.0 / 1024;  // of survivors, to be had by a difference
+
+// Sums and extremes of the rows of lowered margins, by class; the mass in the label's place.
+struct RowTotals {
+  alignas(64) double sum[16], largest[16], least[16];
 };
 
-inline MarginTotals margins_against(const Instance& I, std::int64_t c, double* margins) {
-  const float* own_column = I.columns + I.label * I.pitch;
-  const float* other_column = I.columns + c * I.pitch;
-  const D8 own_bias = _mm512_set1_pd(I.bias[I.label]), bias = _mm512_set1_pd(I.bias[c]);
-  const D8 tolerance = _mm512_set1_pd(I.tolerance);
-  D8 sum = _mm512_setzero_pd(), high = _mm512_set1_pd(-kInf), low = _mm512_set1_pd(kInf);
+template <int V>
+inline void total_rows(const Instance& I, RowTotals& totals) {
+  D8 sum[V], high[V], low[V];
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) {
+    sum[v] = _mm512_setzero_pd();
+    high[v] = _mm512_set1_pd(-kInf);
+    low[v] = _mm512_set1_pd(kInf);
+  }
+  for (std::int64_t i = 0; i < I.n; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) {
+      const D8 row = _mm512_load_pd(I.rows + i * 8 * V + 8 * v);
+      sum[v] = _mm512_add_pd(sum[v], row);
+      high[v] = _mm512_max_pd(high[v], row);
+      low[v] = _mm512_min_pd(low[v], row);
+    }
+  }
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) {
+    _mm512_store_pd(totals.sum + 8 * v, sum[v]);
+    _mm512_store_pd(totals.largest + 8 * v, high[v]);
+    _mm512_store_pd(totals.least + 8 * v, low[v]);
+  }
+}
+
+// Which of the items i … i + 7 have no mass.
+FAE_INLINE __mmask8 without_mass(const Instance& I, std::int64_t i) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(I.massless + i));
+  return static_cast<__mmask8>(_mm_test_epi8_mask(bytes, bytes));
+}
+
+// Margins of class c, 8 items at a time.
+struct ClassMargins {
+  const Instance& I;
+  const float* own;
+  const float* other;
+  D8 own_bias, bias;
+  ClassMargins(const Instance& instance, std::int64_t c)
+      : I(instance),
+        own(instance.columns + instance.label * instance.pitch),
+        other(instance.columns + c * instance.pitch),
+        own_bias(_mm512_set1_pd(instance.bias[instance.label])),
+        bias(_mm512_set1_pd(instance.bias[c])) {}
+  FAE_INLINE D8 at(std::int64_t i, D8 a) const {
+    const D8 x = _mm512_add_pd(_mm512_cvtps_pd(_mm256_loadu_ps(own + i)), own_bias);
+    const D8 y = _mm512_add_pd(_mm512_cvtps_pd(_mm256_loadu_ps(other + i)), bias);
+    return _mm512_mul_pd(a, _mm512_sub_pd(x, y));
+  }
+  FAE_INLINE double one(std::int64_t i) const {
+    const double x = static_cast<double>(own[i]) + _mm512_cvtsd_f64(own_bias);
+    return I.a[i] * (x - (static_cast<double>(other[i]) + _mm512_cvtsd_f64(bias)));
+  }
+};
+
+// Margins of class c above `limit` to `large`; returns their number and leaves the others' sum. Bits
+// are noted first, [n / 8 + 8] bytes, and margins fetched after: they are few, and no step of the
+// pass waits for how many came before it.
+inline std::int64_t large_margins(const Instance& I, std::int64_t c, double limit,
+                                  unsigned char* bits, double* large, double* rest) {
+  const ClassMargins margins(I, c);
+  const D8 bound = _mm512_set1_pd(limit);
+  D8 sum = _mm512_setzero_pd();
+  const std::int64_t blocks = (I.n + 7) / 8;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const std::int64_t i = 8 * block;
+    // Lanes beyond the items weigh nothing.
+    const D8 a = _mm512_maskz_loadu_pd(first_lanes8(I.n - i), I.a + i);
+    const D8 margin = margins.at(i, a);
+    const __mmask8 above = _mm512_cmp_pd_mask(margin, bound, _CMP_GT_OQ);
+    sum = _mm512_mask_add_pd(sum, static_cast<__mmask8>(~above), sum, margin);
+    bits[block] = above;
+  }
+  memset(bits + blocks, 0, 8);
+  std::int64_t m = 0;
+  for (std::int64_t block = 0; block < blocks; block += 8) {
+    std::uint64_t word;
+    memcpy(&word, bits + block, 8);
+    for (; word != 0; word &= word - 1) large[m++] = margins.one(8 * block + __builtin_ctzll(word));
+  }
+  *rest = _mm512_reduce_add_pd(sum);
+  return m;
+}
+
+// Margins of class c into `margins`, items without mass left out: I.with_mass of them. Returns
+// their sum.
+inline double all_margins(const Instance& I, std::int64_t c, double* to) {
+  const ClassMargins margins(I, c);
+  D8 sum = _mm512_setzero_pd();
   std::int64_t m = 0;
   for (std::int64_t i = 0; i < I.n; i += 8) {
     const __mmask8 lanes = first_lanes8(I.n - i);
     const D8 a = _mm512_maskz_loadu_pd(lanes, I.a + i);
-    const D8 own = _mm512_add_pd(_mm512_cvtps_pd(_mm256_loadu_ps(own_column + i)), own_bias);
-    const D8 other = _mm512_add_pd(_mm512_cvtps_pd(_mm256_loadu_ps(other_column + i)), bias);
-    const D8 margin = _mm512_mul_pd(a, _mm512_sub_pd(own, other));
-    const __mmask8 some = _mm512_mask_cmp_pd_mask(lanes, a, _mm512_setzero_pd(), _CMP_GT_OQ);
+    const D8 margin = margins.at(i, a);
+    const __mmask8 some = lanes & static_cast<__mmask8>(~without_mass(I, i));
     sum = _mm512_mask_add_pd(sum, some, sum, margin);
-    high = _mm512_mask_max_pd(high, some, high, margin);
-    low = _mm512_mask_min_pd(low, some, low, _mm512_fnmadd_pd(tolerance, a, margin));
-    _mm512_storeu_pd(margins + m, _mm512_maskz_compress_pd(some, margin));
+    _mm512_storeu_pd(to + m, _mm512_maskz_compress_pd(some, margin));
     m += __builtin_popcount(some);
   }
-  return {_mm512_reduce_add_pd(sum), _mm512_reduce_max_pd(high), _mm512_reduce_min_pd(low)};
+  return _mm512_reduce_add_pd(sum);
 }
 
 // Parts margins[0, m) around the pivot: the smaller ones stay, the others go to `larger`. Equal
@@ -62,12 +151,13 @@ inline std::int64_t part_margins(double* margins, std::int64_t m, double pivot, 
 
 constexpr std::int64_t kTooNear = -2;  // for the sort to decide
 
-// The first k at which the sum of m margins less the k largest is negative, where it is clear; m
-// and `other` (scratch) are destroyed. Some margin is negative.
-inline std::int64_t select_first(double tolerance, double* margins, double* other, std::int64_t m) {
+// The first k at which `taken` plus the sum of m margins less the k largest is negative, where it is
+// clear; `taken` is the sum of smaller margins, 0 without. Leaves the least margin of those k. The
+// margins and `other` (scratch) are destroyed. Some margin or `taken` is negative.
+inline std::int64_t select_first(double tolerance, double taken, double* margins, double* other,
+                                 std::int64_t m, double* last) {
   const std::int64_t all = m;
-  double taken = 0;        // sum of the smallest margins that surely survive
-  std::int64_t count = 0;  // and their number
+  std::int64_t count = 0;  // of margins that surely survive; `taken` is their sum
   while (m > 16) {
     double s[5] = {margins[0], margins[m / 4], margins[m / 2], margins[3 * m / 4], margins[m - 1]};
     for (int i = 1; i < 5; ++i) {
@@ -107,7 +197,8 @@ inline std::int64_t select_first(double tolerance, double* margins, double* othe
   }
   // The sums on both sides of the flip. Their mass is at most 1, so this is stricter than the
   // tolerance; sums before them are larger still.
-  if (count == 0 || i == m || -taken < tolerance || taken + margins[i] < tolerance) return kTooNear;
+  if (i == m || -taken < tolerance || taken + margins[i] < tolerance) return kTooNear;
+  *last = margins[i];
   return all - count;
 }
 
@@ -143,23 +234,69 @@ inline std::int64_t exact_decision(const SweepParams& p, const Instance& I, std:
 // Margins against c by item into w.keys, items without mass last, and their order into `order`.
 inline void sort_by_margin(const Instance& I, std::int64_t c, const NarrowWork& w,
                            const SortBuffers& pairs, std::uint32_t* order) {
-  for (std::int64_t i = 0; i < I.n; ++i) {
-    const double own = static_cast<double>(I.columns[I.label * I.pitch + i]) + I.bias[I.label];
-    const double other = static_cast<double>(I.columns[c * I.pitch + i]) + I.bias[c];
-    w.keys[i] = I.massless[i] != 0 ? -kInf : I.a[i] * (own - other);
+  const ClassMargins margins(I, c);
+  for (std::int64_t i = 0; i < I.n; i += 8) {
+    const __mmask8 lanes = first_lanes8(I.n - i);
+    const D8 a = _mm512_maskz_loadu_pd(lanes, I.a + i);
+    const D8 key = _mm512_mask_mov_pd(margins.at(i, a), without_mass(I, i), _mm512_set1_pd(-kInf));
+    _mm512_mask_storeu_pd(w.keys + i, lanes, key);
   }
   approximate_keys(w.keys, I.n, w.approximate);
   sort_items({w.keys, nullptr, w.approximate, w.packed, pairs}, I.n, order);
 }
 
-// Leaves the ranking `minimal` in `order`.
+// The sums of the survivors of the `size` largest margins against c, `last` the least of them; false
+// where they hold too little mass for a difference. `equal` is scratch for n items.
+template <int V>
+inline bool survivors(const Instance& I, std::int64_t c, std::int64_t size, double last,
+                      const RowTotals& totals, std::uint32_t* equal, double* sums) {
+  const ClassMargins margins(I, c);
+  const D8 limit = _mm512_set1_pd(last);
+  D8 gone[V];
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) gone[v] = _mm512_setzero_pd();
+  const auto erase = [&](std::int64_t i) __attribute__((always_inline)) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) {
+      gone[v] = _mm512_add_pd(gone[v], _mm512_load_pd(I.rows + i * 8 * V + 8 * v));
+    }
+  };
+  std::int64_t above = 0, level = 0;
+  for (std::int64_t i = 0; i < I.n; i += 8) {
+    const __mmask8 lanes = first_lanes8(I.n - i);
+    const D8 a = _mm512_maskz_loadu_pd(lanes, I.a + i);
+    const D8 margin = margins.at(i, a);
+    const __mmask8 some = lanes & static_cast<__mmask8>(~without_mass(I, i));
+    for (unsigned left = _mm512_mask_cmp_pd_mask(some, margin, limit, _CMP_GE_OQ); left != 0;
+         left &= left - 1) {
+      const std::int64_t at = i + __builtin_ctz(left);
+      if ((_mm512_cmp_pd_mask(margin, limit, _CMP_EQ_OQ) >> (at - i) & 1) != 0) {
+        equal[level++] = static_cast<std::uint32_t>(at);
+      } else {
+        erase(at);
+        ++above;
+      }
+    }
+  }
+  for (std::int64_t j = 0; above + j < size; ++j) erase(equal[j]);
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) {
+    _mm512_store_pd(sums + 8 * v, _mm512_sub_pd(_mm512_load_pd(totals.sum + 8 * v), gone[v]));
+  }
+  return sums[I.label] > kEnoughMass;
+}
+
+// Leaves the ranking `minimal` in `order` where it is wanted; it is scratch anyway.
 template <int V>
 inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, const Instance& I,
                                                         const NarrowWork& w,
-                                                        const SortBuffers& pairs,
+                                                        const SortBuffers& pairs, bool with_order,
                                                         std::uint32_t* order) {
   double* margins = w.keys;
   double* other = reinterpret_cast<double*>(w.words);
+  unsigned char* bits = reinterpret_cast<unsigned char*>(w.packed);
+  RowTotals totals;
+  total_rows<V>(I, totals);
   // The closest classes first, by their logits.
   std::int64_t classes[16];
   std::int64_t count = 0;
@@ -173,21 +310,28 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
   }
   Minimal result;
   std::int64_t winner = -1;
-  std::int64_t runner_up = -1;
+  double last = 0;  // the least margin of the winner's set; where it was selected
+  bool selected = false;
   std::int64_t nearest = I.n;
-  double least_total = kInf;
+  const double rounding = 1e-3 * I.tolerance;
   for (std::int64_t j = 0; j < count; ++j) {
     const std::int64_t c = classes[j];
-    const MarginTotals totals = margins_against(I, c, margins);
-    if (totals.total < least_total || (totals.total == least_total && c < runner_up)) {
-      least_total = totals.total;
-      runner_up = c;
+    if (totals.least[c] > 0) continue;  // every survivor is for the label, and clearly so
+    const double reach = static_cast<double>(result.size) * totals.largest[c];
+    if (result.size >= 0 && totals.sum[c] - reach > rounding) continue;
+    double rest = 0;
+    double least_erased = 0;
+    std::int64_t first = kTooNear;
+    const std::int64_t large =
+        large_margins(I, c, kLargePart * totals.largest[c], bits, margins, &rest);
+    if (rest < 0) {
+      first = select_first(I.tolerance, rest, margins, other, large, &least_erased);
+    } else {
+      all_margins(I, c, margins);
+      first = select_first(I.tolerance, 0, margins, other, I.with_mass, &least_erased);
     }
-    if (totals.least_lowered > 0) continue;  // every survivor is for the label, and clearly so
-    const double reach = static_cast<double>(result.size) * totals.largest;
-    if (result.size >= 0 && totals.total - reach > I.tolerance) continue;
-    std::int64_t first = select_first(I.tolerance, margins, other, I.with_mass);
-    if (first == kTooNear) {
+    const bool clear = first != kTooNear;
+    if (!clear) {
       sort_by_margin(I, c, w, pairs, order);
       first = -1;
       double sum = 0;
@@ -205,30 +349,48 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
         (result.size < 0 || first < result.size || (first == result.size && c < winner))) {
       result.size = first;
       winner = c;
+      last = least_erased;
+      selected = clear;
     }
   }
   result.near = nearest < I.n && (result.size < 0 || nearest <= result.size);
   if (winner < 0) {
-    sort_by_margin(I, runner_up, w, pairs, order);
     if (I.bias_label != I.label) {
       result.size = I.with_mass;
       result.label = I.bias_label;
     }
+    if (with_order) {
+      // By the class that is closest over all items.
+      double least = kInf;
+      for (std::int64_t c = 0; c < p.C; ++c) {
+        if (c == I.label) continue;
+        const double total = all_margins(I, c, margins);
+        if (winner < 0 || total < least) {
+          least = total;
+          winner = c;
+        }
+      }
+      sort_by_margin(I, winner, w, pairs, order);
+    }
     return result;
   }
-  sort_by_margin(I, winner, w, pairs, order);
   alignas(64) double sums[8 * V];
-  D8 sum[V];
+  const bool summed = selected && survivors<V>(I, winner, result.size, last, totals, order, sums);
+  if (summed && !with_order && clear_decision(p, I, sums, &result.label)) return result;
+  sort_by_margin(I, winner, w, pairs, order);
+  if (!summed) {
+    D8 sum[V];
 #pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) sum[v] = _mm512_setzero_pd();
-  for (std::int64_t k = I.n - 1; k >= result.size; --k) {
+    for (int v = 0; v < V; ++v) sum[v] = _mm512_setzero_pd();
+    for (std::int64_t k = I.n - 1; k >= result.size; --k) {
 #pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      sum[v] = _mm512_add_pd(sum[v], _mm512_load_pd(I.rows + order[k] * 8ll * V + 8 * v));
+      for (int v = 0; v < V; ++v) {
+        sum[v] = _mm512_add_pd(sum[v], _mm512_load_pd(I.rows + order[k] * 8ll * V + 8 * v));
+      }
     }
-  }
 #pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) _mm512_store_pd(sums + 8 * v, sum[v]);
+    for (int v = 0; v < V; ++v) _mm512_store_pd(sums + 8 * v, sum[v]);
+  }
   if (!clear_decision(p, I, sums, &result.label)) {
     bool near = false;
     result.label = exact_decision(

@@ -262,8 +262,7 @@ struct NarrowWork {
   std::uint64_t* words;           // [n]
   std::uint32_t* approximate;     // [max(n, kNetworkItems) + 32]
   std::uint32_t* packed;          // the same
-  double* block;                  // [64, row] of single items
-  double* blocks;                 // [n / 64 + 2, row]
+  double* block;                  // [16, row] of single items
 };
 
 inline NarrowWork lay_out_narrow(const SweepParams& p, std::int64_t n, Arena& arena) {
@@ -280,8 +279,7 @@ inline NarrowWork lay_out_narrow(const SweepParams& p, std::int64_t n, Arena& ar
   w.words = arena.take<std::uint64_t>(n + 16);
   w.approximate = arena.take<std::uint32_t>(slots);
   w.packed = arena.take<std::uint32_t>(slots);
-  w.block = arena.take<double>(64 * row);
-  w.blocks = arena.take<double>((n / 64 + 2) * row);
+  w.block = arena.take<double>(16 * row);
   return w;
 }
 

@@ -40,12 +40,7 @@ FAE_INLINE void load_columns(const Rows& rows, const char* const (&quarter)[4], 
     r[j] = _mm512_mask_broadcast_f32x4(r[j], 0x0F00, piece(8 + j));
     r[j] = _mm512_mask_broadcast_f32x4(r[j], 0xF000, piece(12 + j));
   }
-  const F16 a = _mm512_unpacklo_ps(r[0], r[1]), b = _mm512_unpackhi_ps(r[0], r[1]);
-  const F16 c = _mm512_unpacklo_ps(r[2], r[3]), d = _mm512_unpackhi_ps(r[2], r[3]);
-  x[0] = _mm512_shuffle_ps(a, c, 0x44);
-  x[1] = _mm512_shuffle_ps(a, c, 0xEE);
-  x[2] = _mm512_shuffle_ps(b, d, 0x44);
-  x[3] = _mm512_shuffle_ps(b, d, 0xEE);
+  transpose4(r, x);
 }
 
 // Adds `span` features, packed weights [span, C], to the accumulators. A step of four features uses

@@ -59,9 +59,9 @@ inline Error rank_narrow(const SweepParams& p, const Instance& I, std::int64_t r
       break;
     case kMinimal:
       if (p.C <= 8) {
-        minimal_narrow<1>(p, I, w, general.sort, order);
+        minimal_narrow<1>(p, I, w, general.sort, true, order);
       } else {
-        minimal_narrow<2>(p, I, w, general.sort, order);
+        minimal_narrow<2>(p, I, w, general.sort, true, order);
       }
       return {};
     case kRenormalizedGradient:
@@ -139,6 +139,7 @@ inline Minimal minimal_of_narrow(const SweepParams& p, const Instance& I, char* 
   Work general = lay_out_work(p, I.n, arena);
   const NarrowWork w = lay_out_narrow(p, I.n, arena);
   *order = general.order;
-  return p.C <= 8 ? minimal_narrow<1>(p, I, w, general.sort, general.order)
-                  : minimal_narrow<2>(p, I, w, general.sort, general.order);
+  const bool with_order = p.minimal_order != nullptr;
+  return p.C <= 8 ? minimal_narrow<1>(p, I, w, general.sort, with_order, general.order)
+                  : minimal_narrow<2>(p, I, w, general.sort, with_order, general.order);
 }

@@ -47,37 +47,52 @@ FAE_INLINE D8 exp_double(D8 x) {
   return _mm512_maskz_mov_pd(some, y);
 }
 
-// exp(x) for x <= 0 in float, relative error about 1e-7; 0 far below.
-FAE_INLINE F16 exp_float(F16 x) {
-  x = _mm512_max_ps(x, _mm512_set1_ps(-120.0f));
-  const F16 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 8);
-  F16 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-  F16 y = _mm512_set1_ps(1.0f / 720.0f);
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f / 120.0f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f / 24.0f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f / 6.0f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(0.5f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f));
+// 2^x for x <= 0 in float, relative error about 1e-7; 0 far below. 2^r from its Taylor series to the
+// 6th power, |r| <= 1/2.
+FAE_INLINE F16 exp2_float(F16 x) {
+  x = _mm512_max_ps(x, _mm512_set1_ps(-160.0f));
+  const F16 n = _mm512_roundscale_ps(x, 8);
+  const F16 r = _mm512_sub_ps(x, n);
+  F16 y = _mm512_set1_ps(1.54035304e-4f);
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.33335581e-3f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(9.61812911e-3f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(5.55041087e-2f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(2.40226507e-1f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(6.93147181e-1f));
   y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f));
   return _mm512_scalef_ps(y, n);
 }
 
-// log(x) for normal x > 0 in float: x = 2^e m with m in [0.75, 1.5), log m = 2 atanh(s) with
-// s = (m - 1) / (m + 1), |s| <= 0.2; the series to s^9 leaves 1e-9.
-FAE_INLINE F16 log_float(F16 x) {
-  const F16 m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src);
-  const F16 one = _mm512_set1_ps(1.0f);
-  // The exponent that belongs to this m: getexp(x / m).
-  const F16 e = _mm512_sub_ps(_mm512_getexp_ps(x), _mm512_getexp_ps(m));
-  const F16 s = _mm512_div_ps(_mm512_sub_ps(m, one), _mm512_add_ps(m, one));
-  const F16 t = _mm512_mul_ps(s, s);
-  F16 y = _mm512_set1_ps(2.0f / 9.0f);
-  y = _mm512_fmadd_ps(y, t, _mm512_set1_ps(2.0f / 7.0f));
-  y = _mm512_fmadd_ps(y, t, _mm512_set1_ps(2.0f / 5.0f));
-  y = _mm512_fmadd_ps(y, t, _mm512_set1_ps(2.0f / 3.0f));
-  y = _mm512_fmadd_ps(y, t, _mm512_set1_ps(2.0f));
-  return _mm512_fmadd_ps(e, _mm512_set1_ps(0.693147181f), _mm512_mul_ps(y, s));
+// log2 of x / 2 for normal x > 0 in float, error about 1e-7: x = 2^e m, m in [1, 2). The leading four
+// bits of m choose u near 1 / m and log2(1 / u) - 1; then log2(m u) of |m u - 1| <= 1/32 by its
+// series to the 4th power, which leaves 1e-8. No division.
+struct Log2Table {
+  alignas(64) float reciprocal[16], logarithm[16];
+};
+
+inline const Log2Table& log2_table() {
+  static const Log2Table table = [] {
+    Log2Table t;
+    for (int i = 0; i < 16; ++i) {
+      t.reciprocal[i] = static_cast<float>(1 / (1 + (i + 0.5) / 16));
+      t.logarithm[i] = static_cast<float>(-log2(static_cast<double>(t.reciprocal[i])) - 1);
+    }
+    return t;
+  }();
+  return table;
+}
+
+FAE_INLINE F16 log2_of_half(F16 x, F16 reciprocals, F16 logarithms) {
+  const U16 index = _mm512_srli_epi32(_mm512_castps_si512(x), 19);  // the low four bits count
+  const F16 m = _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src);
+  const F16 r =
+      _mm512_fmsub_ps(m, _mm512_permutexvar_ps(index, reciprocals), _mm512_set1_ps(1.0f));
+  const F16 whole = _mm512_add_ps(_mm512_getexp_ps(x), _mm512_permutexvar_ps(index, logarithms));
+  F16 y = _mm512_set1_ps(-3.60673760e-1f);
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(4.80898347e-1f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(-7.21347520e-1f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.44269504f));
+  return _mm512_fmadd_ps(y, r, whole);
 }
 
 // Eight rows of eight doubles become eight columns.
@@ -101,6 +116,16 @@ FAE_INLINE void transpose8(D8 (&r)[8]) {
   r[5] = _mm512_shuffle_f64x2(b0, d0, 0xDD);
   r[3] = _mm512_shuffle_f64x2(b1, d1, 0x88);
   r[7] = _mm512_shuffle_f64x2(b1, d1, 0xDD);
+}
+
+// In each quarter of four vectors, four rows of four floats become columns.
+FAE_INLINE void transpose4(const F16 (&r)[4], F16* columns) {
+  const F16 a = _mm512_unpacklo_ps(r[0], r[1]), b = _mm512_unpackhi_ps(r[0], r[1]);
+  const F16 c = _mm512_unpacklo_ps(r[2], r[3]), d = _mm512_unpackhi_ps(r[2], r[3]);
+  columns[0] = _mm512_shuffle_ps(a, c, 0x44);
+  columns[1] = _mm512_shuffle_ps(a, c, 0xEE);
+  columns[2] = _mm512_shuffle_ps(b, d, 0x44);
+  columns[3] = _mm512_shuffle_ps(b, d, 0xEE);
 }
 
 // Sixteen rows of sixteen floats become sixteen columns.
