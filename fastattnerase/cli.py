@@ -7,7 +7,7 @@ import functools
 import importlib
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,12 +20,25 @@ from fastattnerase.console import command, counted, prepare
 from fastattnerase.console import err as _err
 from fastattnerase.console import out as _out
 from fastattnerase.console import progress as _progress
+from fastattnerase.inputs import (
+    Backend,
+    Device,
+    Out,
+    choose_backend,
+    choose_device,
+    model_source,
+    print_left_out,
+    require_one_of_both,
+    stem,
+    tensor_source,
+)
+from fastattnerase.measuring import measure
 
 # Everything heavy is imported inside the commands, so that --help answers at once.
 if TYPE_CHECKING:
-    from fastattnerase.data import DataConfig, Dataset
+    from fastattnerase.data import DataConfig
     from fastattnerase.experiments.serrano_smith import Config, Result, Source
-    from fastattnerase.models import LoadedModel, ModelConfig, TrainConfig
+    from fastattnerase.models import ModelConfig, TrainConfig
 
 app = typer.Typer(
     name="fastattnerase",
@@ -48,11 +61,8 @@ def main() -> None:
 
 # --- options shared by commands ------------------------------------------------------------------
 
-Out = Annotated[Path | None, typer.Option("--out", help="Where results go.", show_default=False)]
 _MAX_SEED = 2**63 - 1
 Seed = Annotated[int, typer.Option(min=0, max=_MAX_SEED, help="Of everything random.")]
-Device = Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")]
-Backend = Annotated[str, typer.Option(help="Of the erasure engine: auto, or a name from `info`.")]
 
 
 @_command("fastattnerase demo --out runs/demo")
@@ -74,6 +84,7 @@ def demo(
     from fastattnerase.models import ModelConfig, TrainConfig
 
     started = time.monotonic()
+    device = choose_device(device)
     results = []
     with _one_thread():
         for encoder in ("rnn", "conv", "noenc"):
@@ -83,20 +94,9 @@ def demo(
             training = TrainConfig(
                 epochs=8, patience=3, learning_rate=2e-3, batch_size=32, seed=seed
             )
-            _train(demo_config(), model, training, folder, choose_device(device), name)
-            results.append(
-                _erase_model(
-                    folder,
-                    None,
-                    None,
-                    None,
-                    False,
-                    Config(seed=seed),
-                    folder / "erase",
-                    None,
-                    device,
-                )
-            )
+            _train(demo_config(), model, training, folder, device, name)
+            source, _ = model_source(folder, None, None, None, False, device)
+            results.append(_erase(source, Config(seed=seed), folder / "erase", name))
     page = _report(results, out / "report")
     _out.print(f"\nDone in {time.monotonic() - started:.0f} s. Open the report in a browser:")
     _out.print(str(page.resolve()), style="bold", soft_wrap=True)
@@ -244,9 +244,9 @@ def train(
             batch_tokens=batch_tokens,
             seed=seed,
         )
-    stem = _stem(data or train_data)
-    folder = out or Path("runs") / f"{stem}-{model}{encoder}"
-    name = name or f"{model.upper()}{encoder} on {stem}"
+    own = stem(data or train_data)
+    folder = out or Path("runs") / f"{own}-{model}{encoder}"
+    name = name or f"{model.upper()}{encoder} on {own}"
     _train(data_config, model_config, train_config, folder, choose_device(device), name)
     _next("erase --model", folder)
 
@@ -302,32 +302,29 @@ def erase(
     from fastattnerase.experiments.rundir import RunError
     from fastattnerase.experiments.serrano_smith import Config
 
-    if (model is None) == (tensors is None):
-        raise RunError("give either --model or --tensors")
+    require_one_of_both(model, data, tensors)
     if random_item not in ("different", "uniform", "legacy"):
         raise RunError(f"--random-item is {random_item!r}; different, uniform or legacy is needed")
     config = Config(
         seed=seed,
         random_orders=random_orders,
         random_item=random_item,  # type: ignore[arg-type]
-        backend=_backend(backend, choose_device(device)),
+        backend=choose_backend(backend),
         resamples=resamples,
     )
+    device = choose_device(device)
+    source: Source
     if model is not None:
-        default = model / ("erase" if data is None else f"erase-{_stem(data)}")
-        result = _erase_model(
-            model, data, text_column, label_column, unlabelled, config, out or default, name, device
-        )
-    elif data is not None:
-        raise RunError("--data goes with --model, not with --tensors")
+        source, own = model_source(model, data, text_column, label_column, unlabelled, device)
+        default = model / ("erase" if data is None else f"erase-{stem(data)}")
     else:
-        assert tensors is not None
-        from fastattnerase.experiments.sources import TensorSource
-
-        folder = out or Path("runs") / f"{_stem(tensors)}-erase"
-        source = TensorSource(tensors, device=choose_device(device))
-        result = _erase(source, config, folder, name or _stem(tensors))
+        source, own = tensor_source(tensors, device), stem(tensors)
+        default = Path("runs") / f"{own}-erase"
+    result = _erase(source, config, out or default, name or own)
     _next("report", result.folder)
+
+
+_command("fastattnerase measure --model runs/flanrnn --out runs/flanrnn/measure")(measure)
 
 
 @_command("fastattnerase report runs/flanrnn/erase runs/hanrnn/erase --out report")
@@ -422,41 +419,6 @@ def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _stem(path: Path | None) -> str:
-    return "data" if path is None else path.name.partition(".")[0]
-
-
-def choose_device(name: str) -> str:
-    """Turn the option --device into a device of torch that is there."""
-    import torch
-
-    from fastattnerase.experiments.rundir import RunError
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = None
-    if device is None or device.type not in ("cpu", "cuda"):
-        raise RunError(f"--device is {name!r}; auto, cpu, cuda or cuda:N is needed")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise RunError(f"--device is {name!r}, but torch finds no GPU here")
-    return name
-
-
-def _backend(name: str, device: str) -> str:
-    import fastattnerase as fae
-    from fastattnerase.experiments.rundir import RunError
-
-    known = fae.backends()
-    if name != "auto" and name not in known:
-        raise RunError(f"--backend is {name!r}; auto or one of {', '.join(known)} is needed")
-    if name != "auto" and known[name]:
-        raise RunError(f"--backend {name} cannot run here: {'; '.join(known[name])}")
-    return name
-
-
 def _train(
     data: DataConfig,
     model_config: ModelConfig,
@@ -485,7 +447,7 @@ def _train(
         )
     )
     _out.print(f"{sizes}; {len(corpus.classes)} classes; {len(prepared.vocabulary):,} words")
-    _print_left_out(
+    print_left_out(
         corpus.dropped,
         sum(split.truncated for split in (prepared.train, prepared.dev, prepared.test)),
         data.max_tokens,
@@ -536,109 +498,6 @@ def _train(
     if tested is not None:
         accuracy += f", test accuracy {tested.accuracy:.3f}"
     _out.print(f"{name}: {accuracy}; saved in {folder}", soft_wrap=True)
-
-
-def _print_left_out(dropped: Mapping[str, int], cut: int, max_tokens: int | None) -> None:
-    """Say what of the texts is not used."""
-    for reason, count in dropped.items():
-        _out.print(f"{counted(count, 'row')} left out: {reason.replace('_', ' ')}")
-    if cut and max_tokens is not None:
-        _out.print(f"{counted(cut, 'document')} cut after {counted(max_tokens, 'word')}")
-
-
-def _erase_model(
-    folder: Path,
-    data: Path | None,
-    text_column: str | None,
-    label_column: str | None,
-    unlabelled: bool,
-    config: Config,
-    out: Path,
-    name: str | None,
-    device: str,
-) -> Result:
-    from fastattnerase.experiments.sources import ModelSource
-    from fastattnerase.models import load_model
-
-    loaded = load_model(folder, device=choose_device(device))
-    with _err.status("reading the texts"):
-        dataset, about = _documents(loaded, folder, data, text_column, label_column, unlabelled)
-    _print_left_out(about.get("dropped", {}), dataset.truncated, loaded.data_config.max_tokens)
-    source = ModelSource(
-        loaded.model,
-        dataset,
-        loaded.classes,
-        {
-            # Not the folder: where a copy lies makes no other model; the source's hash does.
-            "model_config": loaded.model.config.to_dict(),
-            "train_config": None if loaded.train_config is None else loaded.train_config.to_dict(),
-            "best_epoch": loaded.metadata.get("best_epoch"),
-            "dev_accuracy": loaded.metadata.get("dev_accuracy"),
-        }
-        | about,
-    )
-    return _erase(source, config, out, name or loaded.metadata.get("name") or folder.name)
-
-
-_CHANGED = (
-    "the data file is not the one the model was trained on; restore it, train again, or give a "
-    "file as --data"
-)
-
-
-def _documents(
-    loaded: LoadedModel,
-    folder: Path,
-    data: Path | None,
-    text_column: str | None,
-    label_column: str | None,
-    unlabelled: bool,
-) -> tuple[Dataset, dict[str, Any]]:
-    """Encode the documents to erase from, and say where they came from."""
-    from fastattnerase.data import encode, load_corpus, load_examples, tokenise
-    from fastattnerase.experiments.rundir import RunError
-
-    trained = loaded.data_config
-    about: dict[str, Any]
-    if data is None:
-        if text_column or label_column or unlabelled:
-            raise RunError("--text-column, --label-column and --unlabelled go with --data")
-        corpus = load_corpus(trained)
-        if corpus.classes != loaded.classes:
-            raise RunError(
-                f"{folder}: {_CHANGED}; its labels were {', '.join(loaded.classes)} and are now "
-                f"{', '.join(corpus.classes)}"
-            )
-        examples = corpus.test
-        about = {"data": trained.to_dict(), "split": "test"}
-        if not examples:
-            raise RunError("the model's data have no test split; give a file as --data")
-    else:
-        column = None if unlabelled else label_column or trained.label_column
-        text_column = text_column or trained.text_column
-        examples, dropped = load_examples(
-            data,
-            loaded.classes,
-            text_column=text_column,
-            label_column=column,
-            line_breaks=trained.line_breaks,
-            sentences=trained.sentences,
-        )
-        about = {
-            "data": {"path": str(data), "text_column": text_column, "label_column": column},
-            "split": "all rows",
-            "dropped": dropped,
-        }
-    texts = tokenise(examples, line_breaks=trained.line_breaks, sentences=trained.sentences)
-    dataset = encode(texts, loaded.vocabulary, max_tokens=trained.max_tokens)
-    # Models saved by the library or by studies may tell nothing of their test split.
-    judged = loaded.metadata.get("test_documents_hash")
-    if data is None and judged is not None and dataset.digest() != judged:
-        raise RunError(
-            f"{folder}: {_CHANGED}; its test split had {loaded.metadata['documents']['test']} "
-            f"documents and now has {len(dataset)}, or the same number of others"
-        )
-    return dataset, about | {"documents": len(dataset), "truncated": dataset.truncated}
 
 
 def _erase(source: Source, config: Config, folder: Path, name: str) -> Result:

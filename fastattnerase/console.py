@@ -86,6 +86,11 @@ def prepare() -> None:
     signal.signal(signal.SIGINT, interrupt)
 
 
+def number_or_name(text: str) -> int | str:
+    """Read an option that is a number or the name of a rule."""
+    return int(text) if text.isdecimal() else text
+
+
 def counted(count: int, thing: str) -> str:
     """Write a number with what it counts: `1 row`, `2,000 rows`."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -481,7 +481,8 @@ def test_mistakes_in_reproducing(tmp_path: Path) -> None:
     assert "names nothing" in line
 
 
-COMMANDS = ["demo", "train", "erase", "report", "export", "info", "reproduce serrano-smith"]
+COMMANDS = ["demo", "train", "erase", "measure", "report", "export", "info"]
+COMMANDS += ["reproduce serrano-smith", "reproduce wen"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

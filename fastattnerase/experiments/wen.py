@@ -49,6 +49,10 @@ STRENGTHS = {
     "psytar": 5e-4,
 }
 
+# Added to a seed for initial values that are not the base model's; the largest such number.
+_ADVERSARY = 2_000_003
+_MOST_SEED = 2**63 - 1 - _ADVERSARY
+
 DATA, CELLS, MANIFEST = "data", "cells", "manifest.json"
 _COSTS = {"sst": 1.0, "20news_sports": 1.0, "ag_news": 0.8, "imdb_5k": 3.5, "imdb": 20.0}
 _ENCODER_COSTS = {"bilstm": 2.0, "cnn": 1.2, "mlp": 0.6}
@@ -161,8 +165,11 @@ class Options:
                 )
         for name in ("seeds", "small_seeds"):
             seeds = getattr(self, name)
-            if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
-                raise RunError(f"{name} is {seeds}; distinct numbers from 0 are needed")
+            fits = seeds and min(seeds) >= 0 and max(seeds) <= _MOST_SEED
+            if not fits or len(set(seeds)) < len(seeds):
+                raise RunError(
+                    f"{name} is {seeds}; distinct numbers from 0 to {_MOST_SEED} are needed"
+                )
         if not self.studies:
             raise RunError(f"studies is empty; at least one of {', '.join(STUDIES)} is needed")
         for name in ("hidden_size", "channels", "epochs", "adversary_epochs", "embedding_size"):
@@ -525,7 +532,7 @@ class Workspace:
         if kind == "representation":
             model = wen_models.fixed_representation(reading, config, prepared, base)
             return model, None, training
-        anew = replace(config, seed=config.seed + 2_000_003)
+        anew = replace(config, seed=config.seed + _ADVERSARY)
         model = build_model(anew, prepared.vocabulary, len(prepared.classes), prepared.embeddings)
         imitated = wen_models.Outputs(base, [prepared.train])
         objective = wen_models.adversary_objective(

@@ -17,7 +17,7 @@ from fastattnerase.mi.information import (
 )
 from fastattnerase.mi.measurement import Measurement, measure
 from fastattnerase.mi.ranks import RankChoice, choose_ranks
-from fastattnerase.mi.runs import Result, load, run
+from fastattnerase.mi.runs import Result, export, load, run
 
 __all__ = [
     "Codebook",
@@ -32,6 +32,7 @@ __all__ = [
     "Result",
     "choose_ranks",
     "entropy",
+    "export",
     "group",
     "kendall_tau",
     "load",

@@ -25,7 +25,7 @@ class Config:
     """How mutual information is measured; what the paper leaves open is an option.
 
     Args:
-        seed: of k-means, of the shuffles and of the sample for a shared codebook; at least 0.
+        seed: of k-means, of the shuffles and of the sample for a shared codebook; 0 to 2³² - 1.
         ranks: how many ranks are measured, or the rule. `weights`: the largest `k` at which
             `weight_share` of the instances have a `k`-th weight above `weight_threshold`, the
             second of the paper's two statements. `length`: the `length_percentile` of the lengths,
@@ -92,8 +92,8 @@ class Config:
     backend: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ValueError(f"seed is {self.seed}; it must be at least 0")
+        if not 0 <= self.seed < 2**32:  # as scikit-learn takes it
+            raise ValueError(f"seed is {self.seed}; it must be 0 to 2**32 - 1")
         for name, rules in (
             ("ranks", ("both", "weights", "length")),
             ("clusters", ("largest", "smallest")),

@@ -91,6 +91,30 @@ def run(
     return load(folder)
 
 
+def export(result: Result) -> list[Path]:
+    """Write the tables of a finished run beside it as CSV, each file whole or not at all.
+
+    Args:
+        result: the run; the columns are told at `Measurement`.
+
+    Returns:
+        The files.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from fastattnerase import mi
+        >>> mi.export(mi.load(Path("run")))  # doctest: +SKIP
+    """
+    files = []
+    for table in TABLES:
+        file = result.folder / f"{table}.csv"
+        partial = file.with_suffix(".partial")
+        getattr(result.measurement, table).to_csv(partial, index=False)
+        partial.replace(file)
+        files.append(file)
+    return files
+
+
 def load(folder: Path) -> Result:
     """Read a finished run.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fastattnerase.console import command, out
+from fastattnerase.inputs import choose_device
 from fastattnerase.reproduce import app
 from fastattnerase.watcher import Watcher
 
@@ -61,7 +62,6 @@ def serrano_smith(
     Prepares the corpora, embeds words, trains HAN and FLAN models with three encoders, erases, and
     writes the report. Finished stages are never redone; the same command goes on after a kill.
     """
-    from fastattnerase.cli import choose_device
     from fastattnerase.experiments import schedule
     from fastattnerase.experiments.originals import original_study
     from fastattnerase.experiments.rundir import RunError

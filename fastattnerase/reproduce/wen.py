@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from fastattnerase.console import command, out
+from fastattnerase.console import command, number_or_name, out
+from fastattnerase.inputs import choose_device
 from fastattnerase.reproduce import app
 from fastattnerase.watcher import Watcher
+
+_MOST_SEEDS = 10_000  # every seed is a model of each kind
 
 
 @command(
@@ -27,7 +30,9 @@ def wen(
             help="Of the grid, commas between: sst, imdb, imdb_5k, ag_news, 20news_sports, psytar."
         ),
     ] = "sst,20news_sports,imdb_5k,ag_news",
-    seeds: Annotated[int, typer.Option(min=1, help="Of the grid: 0 to N - 1.")] = 3,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=_MOST_SEEDS, help="Of the grid: 0 to N - 1.")
+    ] = 3,
     encoders: Annotated[str, typer.Option(help="Of the grid.")] = "bilstm,cnn,mlp",
     attentions: Annotated[str, typer.Option(help="Of the grid.")] = "additive,deep,dot",
     mechanisms: Annotated[
@@ -42,7 +47,9 @@ def wen(
     small_datasets: Annotated[
         str, typer.Option(help="Of the studies but the grid.")
     ] = "sst,20news_sports",
-    small_seeds: Annotated[int, typer.Option(min=1, help="Of the studies but the grid.")] = 1,
+    small_seeds: Annotated[
+        int, typer.Option(min=1, max=_MOST_SEEDS, help="Of the studies but the grid.")
+    ] = 1,
     vectors: Annotated[
         Path | None,
         typer.Option(
@@ -124,7 +131,6 @@ def wen(
     writes the report. Finished cells are never redone; the same command goes on after a kill.
     More data sets, seeds or studies can be added later in the same folder.
     """
-    from fastattnerase.cli import choose_device
     from fastattnerase.experiments import schedule
     from fastattnerase.experiments.rundir import RunError
     from fastattnerase.experiments.wen import Options, Workspace
@@ -166,8 +172,8 @@ def wen(
         max_tokens=max_tokens,
         max_train=max_train,
         max_test=max_test,
-        ranks=_number(ranks),
-        clusters=_number(clusters),
+        ranks=number_or_name(ranks),
+        clusters=number_or_name(clusters),
         codebook=codebook,
         algorithm=algorithm,
         output_clusters=output_clusters,
@@ -187,10 +193,6 @@ def wen(
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _number(text: str) -> int | str:
-    return int(text) if text.isdigit() else text
 
 
 def _describe(result: dict[str, Any]) -> str:

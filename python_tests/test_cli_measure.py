@@ -1,0 +1,215 @@
+"""`fastattnerase measure`: the measurement alone, on a model and on tensors; one line a mistake."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+from typer.testing import CliRunner, Result
+
+from fastattnerase import AttentionBatch, mi
+from fastattnerase.cli import app
+from fastattnerase.experiments.sources import TensorSource
+from fastattnerase.measuring import measure
+
+
+def invoke(*arguments: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["measure", *map(str, arguments)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def one_line(*arguments: object) -> str:
+    """Measure in vain, with one line, perhaps after a progress bar; give it."""
+    result = invoke(*arguments, code=2)
+    lines = [line for line in result.stderr.splitlines() if line.strip() and "0:00:0" not in line]
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def layer(path: Path, instances: int = 60, **others: torch.Tensor) -> Path:
+    """Five items an instance, the first with the most attention, whose state decides alone.
+
+    It is one of five points on the line that the head reads; the others are zero there.
+    """
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(instances, 5, 3, generator=generator)
+    values[:, :, 0] = 0
+    values[:, 0] = 0
+    values[:, 0, 0] = 20.0 * (torch.arange(instances) % 5) - 40
+    tensors = {
+        "values": values.reshape(-1, 3),
+        "offsets": torch.arange(0, 5 * instances + 1, 5),
+        "scores": torch.tensor([2.0, 1.0, 0.5, 0.0, -0.5]).repeat(instances),
+        "head_weight": torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]),
+        "head_bias": torch.zeros(2),
+    }
+    save_file(tensors | others, path)
+    return path
+
+
+SMALL = ("--ranks", 4, "--clusters", 5, "--shuffles", 20)
+
+
+def test_tensors_give_the_measurement_as_csv_and_json(tmp_path: Path) -> None:
+    file = layer(tmp_path / "layer.safetensors")
+    result = invoke("--tensors", file, *SMALL, "--out", tmp_path / "run")
+    assert "layer: 60 of 60 instances, 4 ranks, 5 clusters, 5 output labels" in result.stdout
+    assert "Rank 1: 1.609 nats of at most 1.609" in result.stdout  # ln 5
+    expected = mi.measure(
+        (chunk.batch for chunk in TensorSource(file).chunks(0)),
+        mi.Config(ranks=4, clusters=5, shuffles=20),
+    )
+    assert expected.ranks["plug_in"].idxmax() == 0
+    for table in ("ranks", "correlations", "outputs", "instances"):
+        found = pd.read_csv(tmp_path / "run" / f"{table}.csv", keep_default_na=True)
+        wanted: pd.DataFrame = getattr(expected, table)
+        assert list(found.columns) == list(wanted.columns)
+        for column in wanted.select_dtypes("number"):
+            assert found[column].to_numpy() == pytest.approx(wanted[column].to_numpy(), nan_ok=True)
+    summary = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert summary["used"] == 60
+    assert summary["clusters"] == 5
+    tau = expected.correlation("kendall").value
+    assert tau is not None
+    assert f"plain tau {tau:+.3f}" in " ".join(result.stdout.split())
+
+
+def test_a_finished_measurement_is_not_repeated(tmp_path: Path) -> None:
+    file = layer(tmp_path / "layer.safetensors")
+    arguments = ("--tensors", file, *SMALL, "--out", tmp_path / "run")
+    first = invoke(*arguments)
+    before = (tmp_path / "run" / "result.json").stat().st_mtime_ns
+    (tmp_path / "run" / "ranks.csv").unlink()
+    assert invoke(*arguments).stdout == first.stdout
+    assert (tmp_path / "run" / "result.json").stat().st_mtime_ns == before
+    assert (tmp_path / "run" / "ranks.csv").exists()
+    assert "holds a run with another config" in one_line(*arguments, "--seed", 1)
+    # Interrupted before its end, it starts again.
+    (tmp_path / "run" / "result.json").unlink()
+    assert invoke(*arguments).stdout == first.stdout
+
+
+def test_every_documented_option_of_the_measurement_is_one_of_the_command(tmp_path: Path) -> None:
+    options = set(inspect.signature(measure).parameters)
+    assert {field.name for field in dataclasses.fields(mi.Config)} <= options
+    file = layer(tmp_path / "layer.safetensors")
+    values: dict[str, Any] = {
+        "seed": 3, "ranks": "weights", "weight_rule": "selected", "weight_share": 0.5,
+        "weight_threshold": 0.01, "length_percentile": 20.0, "max_ranks": 4,
+        "instances": "each_rank", "exclude": "none", "clusters": "smallest",
+        "candidates": (4, 6), "codebook": "shared", "codebook_samples": 50,
+        "algorithm": "mini_batch", "restarts": 2, "output": "classes",
+        "output_space": "probability", "output_clusters": 3, "shuffles": 7, "confidence": 0.9,
+        "constant_attention": "undefined", "backend": "reference",
+    }  # fmt: skip
+    assert set(values) == {field.name for field in dataclasses.fields(mi.Config)}
+    arguments: list[object] = []
+    for name, value in values.items():
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        arguments += [f"--{name.replace('_', '-')}", text]
+    invoke("--tensors", file, *arguments, "--out", tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "run.json").read_text())["config"]
+    assert config == values | {"candidates": [4, 6]}
+
+
+def test_a_trained_model_and_other_data(tmp_path: Path) -> None:
+    data = tmp_path / "reviews.csv"
+    with data.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        for i in range(120):
+            words = f"a {('bad', 'good')[i % 2]} film w{i % 5} it was v{i % 3}"
+            writer.writerow([words, ("no", "yes")[i % 2]])
+    result = CliRunner().invoke(
+        app,
+        [
+            *("train", "--data", str(data), "--encoder", "conv", "--embedding-size", "8"),
+            *("--hidden-size", "4", "--epochs", "1", "--min-count", "1"),
+            *("--out", str(tmp_path / "m"), "--name", "mine"),
+        ],
+    )
+    assert result.exit_code == 0, result.output
+    result = invoke("--model", tmp_path / "m", *SMALL, "--output-clusters", 2)
+    assert "mine: 12 of 12 instances, 4 ranks, 5 clusters, 2 output labels" in result.stdout
+    run = mi.load(tmp_path / "m" / "measure")
+    assert run.run["source"]["split"] == "test"
+    result = invoke("--model", tmp_path / "m", "--data", data, *SMALL, "--unlabelled")
+    assert "mine: 120 of 120 instances" in result.stdout
+    assert mi.load(tmp_path / "m" / "measure-reviews").run["source"]["data"]["label_column"] is None
+
+
+class TestMistakes:
+    def refuse(self, tmp_path: Path, *arguments: object, **tensors: torch.Tensor) -> str:
+        file = layer(tmp_path / "layer.safetensors", **tensors)
+        return one_line("--tensors", file, "--out", tmp_path / "run", *arguments)
+
+    def test_what_does_not_go_together(self, tmp_path: Path) -> None:
+        assert "give either --model or --tensors" in one_line()
+        line = one_line("--tensors", tmp_path / "x", "--data", tmp_path / "y")
+        assert "--data goes with --model" in line
+        assert "holds no saved model" in one_line("--model", tmp_path)
+        assert "no such file" in one_line("--tensors", tmp_path / "absent")
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--ranks", "many"), "ranks is 'many'; it must be both, weights, length or a number"),
+            (("--ranks", "0"), "ranks is 0"),
+            (("--clusters", "-3"), "clusters is '-3'"),
+            (("--candidates", "50,many"), "--candidates is '50,many'; numbers with commas"),
+            (("--candidates", "1"), "candidates is (1,); needed are numbers from 2"),
+            (("--codebook", "any"), "codebook is 'any'; it must be rank or shared"),
+            (("--weight-share", "2"), "weight_share is 2.0"),
+            (("--backend", "gpu"), "--backend is 'gpu'"),
+            (("--device", "abacus"), "--device is 'abacus'"),
+        ],
+    )
+    def test_options(self, arguments: tuple[str, str], message: str, tmp_path: Path) -> None:
+        assert message in self.refuse(tmp_path, *arguments)
+
+    def test_a_seed_that_scikit_learn_does_not_take(self) -> None:
+        assert "Invalid value for '--seed'" in invoke("--seed", 2**32, code=2).stderr
+
+    def test_fewer_samples_than_clusters(self, tmp_path: Path) -> None:
+        line = self.refuse(tmp_path, "--ranks", 2, "--clusters", 61)
+        assert "rank 1 has 60 instances, fewer than the 61 clusters asked for; ask for" in line
+
+    def test_no_rank_left(self, tmp_path: Path) -> None:
+        line = self.refuse(tmp_path, "--weight-threshold", 0.9)
+        assert "no rank is left: fewer than 0.8 of the 60 instances" in line
+        assert "lower weight_threshold or weight_share" in line
+
+    def test_constant_attention(self, tmp_path: Path) -> None:
+        line = self.refuse(tmp_path, *SMALL, scores=torch.zeros(300))
+        assert "attention is constant" in line
+        assert "set constant_attention to by_position" in line
+
+    def test_one_output_cluster(self, tmp_path: Path) -> None:
+        line = self.refuse(tmp_path, *SMALL, head_weight=torch.zeros(2, 3))
+        assert "all 60 instances fall into one output cluster" in line
+        assert "check that the model is trained" in line
+
+    def test_a_state_that_is_not_finite(self, tmp_path: Path) -> None:
+        values = torch.ones(300, 3)
+        values[7, 1] = float("nan")
+        line = self.refuse(tmp_path, *SMALL, values=values)
+        assert "instance 1 has a hidden state at position 2 that is not finite" in line
+        assert "mask the item" in line
+
+
+def test_the_batch_of_the_fixture_is_what_it_says(tmp_path: Path) -> None:
+    [chunk] = TensorSource(layer(tmp_path / "x.safetensors", instances=10)).chunks(0)
+    assert isinstance(chunk.batch, AttentionBatch)
+    assert chunk.batch.values.reshape(10, 5, 3)[:, 0, 0].tolist() == [-40, -20, 0, 20, 40] * 2
