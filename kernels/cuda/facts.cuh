@@ -58,11 +58,11 @@ FAE_DEV int argmax(const double* values, int C) {
   return best;
 }
 
-// Whether a given order is no permutation, a ranking score is NaN or a weight negative. The weights'
-// memory, not yet in use, marks the items seen.
+// Whether a given order is no permutation, a ranking score is NaN or a weight negative. The
+// weights' memory, not yet in use, marks the items seen.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ bool has_invalid(int at) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+FAE_NOINLINE __device__ bool has_invalid() {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const Team<kWarp>& team = here.team;
   const View<S, Idx>& v = here.view;
   unsigned* const marks = reinterpret_cast<unsigned*>(v.a);
@@ -212,12 +212,12 @@ FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double 
 // Finds the facts, keeps them in the State and writes label and probabilities; the status is
 // written when everything is known.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ void weigh(int at, double norm2) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+FAE_DEV void weigh(double norm2) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const View<S, Idx>& v = here.view;
   const SweepParams& p = v.launch.p;
   const Facts f = find_facts(here.team, v, norm2);
-  if (here.team.rank == 0) {
+  if (here.team.leads()) {
     here.facts = f;
     write_int(p.label, v.b, f.label);
   }
@@ -229,10 +229,16 @@ FAE_NOINLINE __device__ void weigh(int at, double norm2) {
   here.team.sync();
 }
 
+// Keeps that this thread saw a near-tie.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV void note_near(const Here<kWarp, S, Idx>& here, bool near) {
+  if (near) atomicOr(&here.state.turn.near, 1);
+}
+
 template <bool kWarp>
 FAE_DEV void write_status(const Team<kWarp>& team, const Launch& launch, std::int64_t b,
                           std::int64_t status) {
-  if (team.rank != 0 || launch.p.status == nullptr) return;
+  if (!team.leads() || launch.p.status == nullptr) return;
   launch.p.status[b] = status | (launch.accumulate ? launch.p.status[b] : 0);
 }
 
@@ -244,7 +250,7 @@ FAE_NOINLINE __device__ void write_invalid(const Launch& launch, bool is_double,
   const Team<kWarp> team(nullptr);
   const SweepParams& p = launch.p;
   const double nan = not_a_number();
-  if (team.rank == 0) {
+  if (team.leads()) {
     write_int(p.label, b, -1);
     write_int(p.minimal_size, b, -1);
     write_int(p.minimal_flip_label, b, -1);

@@ -110,8 +110,8 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, const Needs& need
       layout_of(kLongestOfWarp, p.C, static_cast<int>(std::min<std::int64_t>(p.R, kMaxRankings)),
                 32, real, needs)
           .total;
-  l.warp_bytes = static_cast<int>(std::min(small / warps / 16 * 16, short_bytes));
-  plan.small_shared = static_cast<int>(l.warp_bytes * warps);
+  l.warp_bytes = static_cast<int>(std::min((small - kWarpArena) / warps / 16 * 16, short_bytes));
+  plan.small_shared = static_cast<int>(kWarpArena + l.warp_bytes * warps);
   plan.mid_shared = static_cast<int>(small / 16 * 16);
   plan.big_shared = device.shared_per_block / 16 * 16;
   l.limit_warp = longest(p, needs, 32, l.warp_bytes, real, kLongestOfWarp);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <new>
+#include <type_traits>
 
 #include "sort.cuh"
 #include "team.cuh"
@@ -39,6 +40,16 @@ struct Facts {
 struct Counters {
   unsigned long long next_scan, next_mid, next_big;
   unsigned long long mid, big, longs;
+};
+
+// How far the search for the minimal set is.
+struct Minimal {
+  double threshold;  // the margin of the best set's last item
+  int runner_up;     // the class with the smallest sum at k = 0
+  int size, label;   // of the best set, n + 1 and C where there is none yet
+  int nearest;       // the smallest set whose sum is a near-tie
+  int sorted;        // the class whose order min_order is, -1 for none
+  int step;          // of the search, 0 … C - 1
 };
 
 enum Stage : std::int32_t { kWarps, kMid, kBig, kProjectLong };
@@ -83,7 +94,7 @@ __host__ FAE_DEV int class_lanes(int C) { return C >= 32 ? 32 : next_power_of_tw
 __host__ FAE_DEV std::int64_t group_words(std::int64_t C) { return (C > 32 ? 4 : 2) * C + 6; }
 
 // Bytes at the start of an instance's memory: its State.
-constexpr int kStateBytes = 384;
+constexpr int kStateBytes = 448;
 
 // Byte offsets of the arrays of an instance in shared memory; they mean something where `total` is
 // no more than shared memory has.
@@ -196,19 +207,33 @@ struct RowBlock {
   int groups;    // size / lanes
 };
 
-// What the parts of a sweep, each a call, need of an instance: kStateBytes of shared memory before
-// its arrays. As arguments it would be copied to every thread's stack, which misses L1; and what
-// lives across a call costs registers, so that each part finds its View again from here.
+// Where the loops around the parts of a sweep are.
+struct Turn {
+  std::int64_t first;  // number of a warp's first instance, of a long instance's job or slot
+  unsigned todo;       // a warp's instances still to do from there
+  int task;            // of a long instance
+  int row, count;      // the rankings to sort and walk; a row below zero is -1 - c, the minimal
+                       // set's order for class c
+  int near;            // 1 where a sum compared so far is a near-tie
+};
+
+// What the parts of a sweep, each a call without arguments, need of an instance: kStateBytes of
+// shared memory before its arrays. As arguments it would be copied to every thread's stack, which
+// misses L1; and what a caller holds its callees must not use, so that callers hold nothing.
 template <typename S, typename Idx>
 struct State {  // arrays in device memory
   RowBlock rows;
   Facts facts;
+  Minimal minimal;
+  Turn turn;
   View<S, Idx> view;
 };
 template <typename S>
 struct State<S, std::uint16_t> {  // arrays in shared memory
   RowBlock rows;
   Facts facts;
+  Minimal minimal;
+  Turn turn;
   const Launch* launch;
   std::int64_t b, t0;
   int n;
@@ -217,20 +242,44 @@ struct State<S, std::uint16_t> {  // arrays in shared memory
 static_assert(sizeof(State<float, std::uint16_t>) <= kStateBytes);
 static_assert(sizeof(State<float, std::uint32_t>) <= kStateBytes);
 
-// What a part works with. `at` is where in shared memory the instance's State is; made anew in
-// every function, since the compiler knows shared memory only where it is declared.
+// Shared memory before the instances' own: a warp finds there how many bytes each warp has, a block
+// its scratch and the number of its next instance.
+constexpr int kWarpArena = 16;
+constexpr int kBlockArena = kTeamScratchBytes + 16;
+
+// Where in shared memory the State of this team's instance is.
+template <bool kWarp>
+FAE_DEV int arena_of() {
+  if constexpr (kWarp) {
+    FAE_SHARED(shared);
+    const int warp = anew(static_cast<int>(threadIdx.x)) >> 5;
+    return kWarpArena + warp * *reinterpret_cast<const int*>(shared);
+  } else {
+    return kBlockArena;
+  }
+}
+
+// What a part works with; made anew in every function, since the compiler knows shared memory only
+// where it is declared.
 template <bool kWarp, typename S, typename Idx>
 struct Here {
   Team<kWarp> team;
   State<S, Idx>& state;
   Facts& facts;
-  View<S, Idx> view;
+  // Addresses in device memory are long: read again wherever they are used.
+  std::conditional_t<sizeof(Idx) == 4, const View<S, Idx>&, View<S, Idx>> view;
 };
 
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV Here<kWarp, S, Idx> open(int at) {
+FAE_DEV State<S, Idx>& state_of() {
   FAE_SHARED(shared);
-  unsigned char* const arena = shared + at;
+  return *reinterpret_cast<State<S, Idx>*>(shared + arena_of<kWarp>());
+}
+
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV Here<kWarp, S, Idx> open() {
+  FAE_SHARED(shared);
+  unsigned char* const arena = shared + arena_of<kWarp>();
   State<S, Idx>& state = *reinterpret_cast<State<S, Idx>*>(arena);
   const Team<kWarp> team(kWarp ? nullptr : reinterpret_cast<double*>(shared));
   if constexpr (sizeof(Idx) == 4) {

@@ -102,45 +102,54 @@ FAE_DEV void reduce_scatter(const Acc (&sums)[kCount], int first, int offset, in
 template <typename V, typename S, typename Acc, int kVec, int kClasses>
 FAE_DEV void project_features(const RowBlock& rows, const V* const (&row)[kRows], int q, int c0,
                               Acc (&sums)[kRows * kClasses], Acc (&squares)[kRows]) {
-  const S* const head = static_cast<const S*>(rows.head);
-  const int vectors = rows.D / kVec;
-  const int lanes = rows.lanes;
+  // Features at a time: of 16-bit values the others wait packed.
+  constexpr int kPart = kVec < 4 ? kVec : 4;
+  const S* head = static_cast<const S*>(rows.head) + anew(q * kVec);  // one address that moves
+  const int D = rows.D;
+  const int step = rows.lanes * kVec;
   int head_row[kClasses];
 #pragma unroll
   for (int c = 0; c < kClasses; ++c) {
-    head_row[c] = (c0 + c < rows.C ? c0 + c : rows.C - 1) * rows.D;
+    head_row[c] = (c0 + c < rows.C ? c0 + c : rows.C - 1) * D;
   }
 #pragma unroll 1
-  for (int u = q; u < vectors; u += lanes) {
+  for (int d = q * kVec; d < D; d += step, head += step) {
+    // 32-bit offsets, which the compiler is not to widen ahead of the loop: 64 bits take twice the
+    // registers, and adding them up is one instruction either way.
+    const int at = anew(d);
     Vector<V, kVec> x[kRows];
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) x[k] = load_stream<V, kVec>(row[k] + u * kVec);
+    for (int k = 0; k < kRows; ++k) x[k] = load_stream<V, kVec>(row[k] + at);
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-#pragma unroll
-      for (int e = 0; e < kVec; ++e) {
-        const Acc v = to_real(x[k].item[e]);
-        squares[k] = fma(v, v, squares[k]);
-      }
-    }
-#pragma unroll
-    for (int c = 0; c < kClasses; ++c) {
-      const Vector<S, kVec> w = load_head<S, kVec>(head + (head_row[c] + u * kVec));
+    for (int part = 0; part < kVec; part += kPart) {
+      Acc v[kRows][kPart];
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
 #pragma unroll
-        for (int e = 0; e < kVec; ++e) {
-          sums[k * kClasses + c] = fma(static_cast<Acc>(to_real(x[k].item[e])),
-                                       static_cast<Acc>(w.item[e]), sums[k * kClasses + c]);
+        for (int e = 0; e < kPart; ++e) {
+          v[k][e] = to_real(x[k].item[part + e]);
+          squares[k] = fma(v[k][e], v[k][e], squares[k]);
+        }
+      }
+#pragma unroll
+      for (int c = 0; c < kClasses; ++c) {
+        const Vector<S, kPart> w = load_head<S, kPart>(head + anew(head_row[c]) + part);
+#pragma unroll
+        for (int k = 0; k < kRows; ++k) {
+#pragma unroll
+          for (int e = 0; e < kPart; ++e) {
+            sums[k * kClasses + c] =
+                fma(v[k][e], static_cast<Acc>(w.item[e]), sums[k * kClasses + c]);
+          }
         }
       }
     }
   }
 }
 
-// Returns the largest squared norm among the rows this thread's group read; each lane has it. A call
-// a variant, so that each has registers of its own; what it needs outside the loop over features it
-// reads from shared memory again.
+// Returns the largest squared norm among the rows this thread's group read; each lane has it. A
+// call a variant, so that each has registers of its own; what it needs outside the loop over
+// features it reads from shared memory again.
 template <typename V, typename S, typename Acc, int kVec, int kClasses>
 FAE_NOINLINE __device__ double project_tile(int at) {
   FAE_SHARED(shared);
@@ -155,7 +164,8 @@ FAE_NOINLINE __device__ double project_tile(int at) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       const int i = first + k * rows.groups;
-      row[k] = static_cast<const V*>(rows.values) + (i < rows.n ? i : rows.n - 1) * rows.stride;
+      row[k] =
+          anew(static_cast<const V*>(rows.values) + (i < rows.n ? i : rows.n - 1) * rows.stride);
     }
 #pragma unroll 1
     for (int c0 = 0; c0 < rows.C; c0 += kClasses) {
@@ -220,7 +230,9 @@ FAE_DEV void choose_path(RowBlock& rows, int vector) {
   rows.groups = rows.size / rows.lanes;
 }
 
-// Projects the rows of the State at `at` on the classes. See project_tile.
+// Projects the rows of the State at `at` on the classes. 16-bit values take five classes at a time:
+// ten spill, since the values are in registers twice, packed and not; they are read from L2 again
+// instead, half as many bytes as float32 ones.
 template <typename S>
 FAE_DEV double project_rows(int at, std::int32_t dtype) {
   FAE_SHARED(shared);
@@ -238,14 +250,14 @@ FAE_DEV double project_rows(int at, std::int32_t dtype) {
         return project_tile<float, float, float, 4, 10>(at);
       case kBFloat16:
         if (vector == 1) return project_tile<BFloat16, float, double, 1, 5>(at);
-        if (vector == 4) return project_tile<BFloat16, float, float, 4, 10>(at);
+        if (vector == 4) return project_tile<BFloat16, float, float, 4, 5>(at);
         if (C <= 2) return project_tile<BFloat16, float, float, 8, 2>(at);
-        return project_tile<BFloat16, float, float, 8, 10>(at);
+        return project_tile<BFloat16, float, float, 8, 5>(at);
       default:
         if (vector == 1) return project_tile<Float16, float, double, 1, 5>(at);
-        if (vector == 4) return project_tile<Float16, float, float, 4, 10>(at);
+        if (vector == 4) return project_tile<Float16, float, float, 4, 5>(at);
         if (C <= 2) return project_tile<Float16, float, float, 8, 2>(at);
-        return project_tile<Float16, float, float, 8, 10>(at);
+        return project_tile<Float16, float, float, 8, 5>(at);
     }
   }
 }

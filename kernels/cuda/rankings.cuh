@@ -126,8 +126,8 @@ FAE_DEV bool write_single(const View<S, Idx>& v, const Facts& f, int i, double o
 
 // Every item alone. `write_out` is false where only the keys of a ranking are wanted.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ bool erase_singles(int at, bool write_out) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+FAE_NOINLINE __device__ void erase_singles(bool write_out) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const Team<kWarp>& team = here.team;
   const View<S, Idx>& v = here.view;
   const Facts& f = here.facts;
@@ -147,7 +147,7 @@ FAE_NOINLINE __device__ bool erase_singles(int at, bool write_out) {
       if (v.drop != nullptr) v.drop[i] = nothing;
     }
     team.sync();
-    return false;
+    return;
   }
   // |m_{i,c}| <= 2 a_i (max ‖h‖ max ‖W‖ + max |b|), so this bounds the rounding of a total.
   const double rounding = 2.3e-16 * n * 2 * f.tolerance / kTieTolerance;
@@ -210,8 +210,8 @@ FAE_NOINLINE __device__ bool erase_singles(int at, bool write_out) {
       __syncwarp();
     }
   }
+  note_near(here, near && write_out);
   team.sync();
-  return near;
 }
 
 // The word by which the minimal set's order for class c sorts item i: its margin, items without
@@ -261,27 +261,29 @@ FAE_DEV Word ranking_word(const View<S, Idx>& v, const Facts& f, int r, int i) {
   }
 }
 
-// The word of item i in the r-th order of sort_rankings; a call, since sorts ask for it often.
+// The word of item i in the turn's r-th order; a call, since sorts ask for it often.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ Word word_of(int at, int first, int r, int i) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+FAE_NOINLINE __device__ Word word_of(int r, int i) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const View<S, Idx>& v = here.view;
   const Facts& f = here.facts;
+  const int first = here.state.turn.row;
   return first >= 0 ? ranking_word(v, f, first + r, i) : margin_word(v, f, i, -1 - first);
 }
 
-// Sorts `count` orders at once: the launch's rankings first … into v.orders [count, n] where
-// first >= 0; else one order, the minimal set's for class -1 - first, into v.min_order.
+// Sorts the turn's orders at once, rankings into v.orders [count, n], one of the minimal set's into
+// v.min_order.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ void sort_rankings(int at, int first, int count) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+FAE_NOINLINE __device__ void sort_rankings() {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const Team<kWarp>& team = here.team;
   const View<S, Idx>& v = here.view;
-  Idx* const order = first >= 0 ? v.orders : v.min_order;
-  const auto word = [&](int r, int i) { return word_of<kWarp, S, Idx>(at, first, r, i); };
+  const int count = here.state.turn.count;
+  Idx* const order = here.state.turn.row >= 0 ? v.orders : v.min_order;
+  const auto word = [&](int r, int i) { return word_of<kWarp, S, Idx>(r, i); };
   if constexpr (sizeof(Idx) == 4) {
     FAE_SHARED(shared);
-    sort_long<Idx>(team, v.n, shared + at + kStateBytes, v.buffer, order,
+    sort_long<Idx>(team, v.n, shared + kBlockArena + kStateBytes, v.buffer, order,
                    [&](int i) { return word(0, i); });
   } else {
     switch (words_a_thread(count * v.P, team.size)) {
@@ -331,132 +333,160 @@ FAE_DEV bool cannot_flip(const Team<kWarp>& team, const View<S, Idx>& v, const F
   return false;
 }
 
-struct Minimal {
-  int size, flip_label;
-  bool near;
-};
-
-// The smallest flipping set; its order in v.min_order.
+// The minimal set is searched class by class, the runner-up first: its set is mostly the smallest,
+// which spares the other classes' sorts. The steps are calls of sweep_instance, sorts among them,
+// so that nothing waits in registers while a sort runs.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV Minimal find_minimal(int at) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+FAE_NOINLINE __device__ void open_minimal() {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
+  const View<S, Idx>& v = here.view;
+  const Facts& f = here.facts;
+  int runner_up = -1;
+#pragma unroll 1
+  for (int c = 0; f.finite && f.has_mass && c < v.C; ++c) {
+    if (c != f.label && (runner_up < 0 || v.margin[c] < v.margin[runner_up])) runner_up = c;
+  }
+  if (here.team.leads()) here.state.minimal = Minimal{0, runner_up, v.n + 1, v.C, v.n + 1, -1, 0};
+  here.team.sync();
+}
+
+// The class to sort by in step 0 … C - 1, -1 for none.
+template <bool kWarp, typename S, typename Idx>
+FAE_NOINLINE __device__ int minimal_class() {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
+  const View<S, Idx>& v = here.view;
+  const Facts& f = here.facts;
+  const Minimal& m = here.state.minimal;
+  const int step = m.step;
+  const int c = step == 0 ? m.runner_up : step - 1 < m.runner_up ? step - 1 : step;
+  if (c == f.label) return -1;
+  if (step == 0 || v.n <= 64 || f.underflow) return c;
+  const int size = m.size <= v.n ? m.size : f.positives;
+  return cannot_flip(here.team, v, f, c, size, m.threshold) ? -1 : c;
+}
+
+// Walks the order in min_order, of the turn's class: its smallest flipping set, and whether that is
+// the best.
+template <bool kWarp, typename S, typename Idx>
+FAE_NOINLINE __device__ void judge_minimal() {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const Team<kWarp>& team = here.team;
   const View<S, Idx>& v = here.view;
   const Facts& f = here.facts;
-  const int n = v.n, C = v.C, y = f.label;
-  if (!f.finite || !f.has_mass || C == 1) {
-    sort_rankings<kWarp, S, Idx>(at, -1, 1);
-    return Minimal{-1, -1, false};
-  }
-  int runner_up = -1;
-#pragma unroll 1
-  for (int c = 0; c < C; ++c) {
-    if (c != y && (runner_up < 0 || v.margin[c] < v.margin[runner_up])) runner_up = c;
-  }
-  const int never = n + 1;
-  int best = never, best_class = C, nearest = never, sorted = -1;
-  double threshold = 0;
-#pragma unroll 1
-  for (int turn = 0; turn < C; ++turn) {
-    // The runner-up first: its set is mostly the smallest, which spares the other classes' sorts.
-    const int c = turn == 0 ? runner_up : turn - 1 < runner_up ? turn - 1 : turn;
-    if (c == y) continue;
-    if (turn > 0 && n > 64 && !f.underflow &&
-        cannot_flip(team, v, f, c, best < never ? best : f.positives, threshold)) {
-      continue;
-    }
-    sort_rankings<kWarp, S, Idx>(at, -1 - c, 1);
-    sorted = c;
-    // A chunk of ranks a thread; one thread all of them where the sums need a common scale.
-    int chunk = f.underflow ? n : ceil_div(n, team.size);
-    if (chunk < 8) chunk = 8;
-    const int begin = team.rank * chunk < n ? team.rank * chunk : n;
-    const int end = begin + chunk < n ? begin + chunk : n;
-    double margin = 0, mass = 0, above, unused;
-    double top = -infinity();
-    int flip = never, near = never;
-    if (!f.underflow) {
-#pragma unroll 1
-      for (int j = end - 1; j >= begin; --j) {
-        const int i = v.min_order[j];
-        margin += v.a[i] * v.difference(i, y, c);
-        mass += v.a[i];
-      }
-      team.exclusive(margin, unused, above);
-      margin = above;
-      team.exclusive(mass, unused, above);
-      mass = above;
-    }
-#pragma unroll 1
-    for (int k = end - 1; k >= begin; --k) {
-      const int i = v.min_order[k];
-      double w = v.a[i];
-      if (f.underflow) {
-        const double e = v.score(i);
-        if (e > top) {
-          const double factor = exp(top - e);
-          margin *= factor;
-          mass *= factor;
-          top = e;
-        }
-        w = e > -infinity() ? exp(e - top) : 0.0;
-      }
-      margin += w * v.difference(i, y, c);
-      mass += w;
-      if (!(mass > 0)) continue;
-      if (k > 0 && (margin < 0 || (margin == 0 && c < y))) flip = k;
-      if (fabs(margin) < f.tolerance * mass) near = k;
-    }
-    flip = team.min(flip);
-    near = team.min(near);
-    if (near < nearest) nearest = near;
-    if (flip < best || (flip == best && flip < never && c < best_class)) {
-      best = flip;
-      best_class = c;
-    }
-    if (flip == best && flip < n) {
-      const int i = v.min_order[flip];
-      const double m = v.a[i] * v.difference(i, y, c);
-      threshold = m > 0 ? m : 0.0;
-    }
-    team.sync();
-  }
-  const int winner = best < never ? best_class : runner_up;
-  if (sorted != winner) sort_rankings<kWarp, S, Idx>(at, -1 - winner, 1);
-  const int last = best < never ? best : f.positives;
-  const bool near = nearest <= last;
-  if (best == never) {
-    const bool all = f.bias_label != y;
-    return Minimal{all ? f.positives : -1, all ? f.bias_label : -1, near};
-  }
+  const int n = v.n, y = f.label, c = -1 - here.state.turn.row;
+  // A chunk of ranks a thread; one thread all of them where the sums need a common scale.
+  int chunk = f.underflow ? n : ceil_div(n, team.size);
+  if (chunk < 8) chunk = 8;
+  const int begin = team.rank * chunk < n ? team.rank * chunk : n;
+  const int end = begin + chunk < n ? begin + chunk : n;
+  double margin = 0, mass = 0, above, unused;
   double top = -infinity();
-  if (f.underflow) {
+  int flip = n + 1, near = n + 1;
+  if (!f.underflow) {
 #pragma unroll 1
-    for (int k = best + team.rank; k < n; k += team.size) {
-      const double e = v.score(v.min_order[k]);
-      top = e > top ? e : top;
+    for (int j = end - 1; j >= begin; --j) {
+      const int i = v.min_order[j];
+      margin += v.a[i] * v.difference(i, y, c);
+      mass += v.a[i];
     }
-    top = team.max(top);
+    team.exclusive(margin, unused, above);
+    margin = above;
+    team.exclusive(mass, unused, above);
+    mass = above;
   }
-  double* const after = v.sums + static_cast<std::int64_t>(team.size / class_lanes(C)) * C;
-  class_sums(team, v, n - best, after, [&](int j, int c) {
-    const int i = v.min_order[n - 1 - j];
-    double w = v.a[i];
-    if (f.underflow) w = v.score(i) > -infinity() ? exp(v.score(i) - top) : 0.0;
-    return w * v.difference(i, y, c);
-  });
-  double value = HUGE_VAL;
-  int label = C;
 #pragma unroll 1
-  for (int c = 0; c < C; ++c) take_smaller(value, label, c == y ? 0.0 : after[c], c);
+  for (int k = end - 1; k >= begin; --k) {
+    const int i = v.min_order[k];
+    double w = v.a[i];
+    if (f.underflow) {
+      const double e = v.score(i);
+      if (e > top) {
+        const double factor = exp(top - e);
+        margin *= factor;
+        mass *= factor;
+        top = e;
+      }
+      w = e > -infinity() ? exp(e - top) : 0.0;
+    }
+    margin += w * v.difference(i, y, c);
+    mass += w;
+    if (!(mass > 0)) continue;
+    if (k > 0 && (margin < 0 || (margin == 0 && c < y))) flip = k;
+    if (fabs(margin) < f.tolerance * mass) near = k;
+  }
+  flip = team.min(flip);
+  near = team.min(near);
+  if (team.leads()) {
+    Minimal& m = here.state.minimal;
+    m.sorted = c;
+    if (near < m.nearest) m.nearest = near;
+    if (flip <= n && (flip < m.size || (flip == m.size && c < m.label))) {
+      m.size = flip;
+      m.label = c;
+    }
+    if (flip == m.size && flip < n) {
+      const int i = v.min_order[flip];
+      const double last = v.a[i] * v.difference(i, y, c);
+      m.threshold = last > 0 ? last : 0.0;
+    }
+  }
   team.sync();
-  return Minimal{best, label, near};
+}
+
+// Writes the set whose order is in min_order, its size and label.
+template <bool kWarp, typename S, typename Idx>
+FAE_NOINLINE __device__ void close_minimal() {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
+  const Team<kWarp>& team = here.team;
+  const View<S, Idx>& v = here.view;
+  const Facts& f = here.facts;
+  const SweepParams& p = v.launch.p;
+  const Minimal& m = here.state.minimal;
+  const int n = v.n, C = v.C, y = f.label;
+  const bool judged = m.sorted >= 0, found = m.size <= n;
+  int size = -1, label = -1;
+  if (judged && found) {
+    double top = -infinity();
+    if (f.underflow) {
+#pragma unroll 1
+      for (int k = m.size + team.rank; k < n; k += team.size) {
+        const double e = v.score(v.min_order[k]);
+        top = e > top ? e : top;
+      }
+      top = team.max(top);
+    }
+    double* const after = v.sums + static_cast<std::int64_t>(team.size / class_lanes(C)) * C;
+    class_sums(team, v, n - m.size, after, [&](int j, int c) {
+      const int i = v.min_order[n - 1 - j];
+      double w = v.a[i];
+      if (f.underflow) w = v.score(i) > -infinity() ? exp(v.score(i) - top) : 0.0;
+      return w * v.difference(i, y, c);
+    });
+    double value = HUGE_VAL;
+    size = m.size;
+    label = C;
+#pragma unroll 1
+    for (int c = 0; c < C; ++c) take_smaller(value, label, c == y ? 0.0 : after[c], c);
+  } else if (judged && f.bias_label != y) {
+    size = f.positives;
+    label = f.bias_label;
+  }
+  if (team.leads()) {
+    write_int(p.minimal_size, v.b, size);
+    write_int(p.minimal_flip_label, v.b, label);
+  }
+#pragma unroll 1
+  for (int j = team.rank; p.minimal_order != nullptr && j < n; j += team.size) {
+    p.minimal_order[v.t0 + j] = v.min_order[j];
+  }
+  note_near(here, judged && m.nearest <= (found ? m.size : f.positives));
+  team.sync();
 }
 
 // The greedy order. `v.bad` marks what is taken: nothing is bad here, and it is restored.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ void find_greedy(int at, int row) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+FAE_NOINLINE __device__ void find_greedy(int row) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const Team<kWarp>& team = here.team;
   const View<S, Idx>& v = here.view;
   const Facts& f = here.facts;
@@ -528,7 +558,7 @@ FAE_NOINLINE __device__ void find_greedy(int at, int row) {
     }
     const double first = team.min(least);
     item = team.min(least == first ? item : n);
-    if (team.rank == 0) {
+    if (team.leads()) {
       order[step] = static_cast<Idx>(item);
       taken[item] = 1;
     }
@@ -539,14 +569,15 @@ FAE_NOINLINE __device__ void find_greedy(int at, int row) {
   team.sync();
 }
 
-// The orders of rankings row … row + count - 1 of the launch that no sort of keys gives, and all of
-// them as a result where that is wanted.
+// Those of the turn's orders that no sort of keys gives, and all of them as a result where that is
+// wanted.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ void place_orders(int at, int row, int count) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+FAE_NOINLINE __device__ void place_orders() {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const Team<kWarp>& team = here.team;
   const View<S, Idx>& v = here.view;
   const Facts& f = here.facts;
+  const int row = here.state.turn.row, count = here.state.turn.count;
 #pragma unroll 1
   for (int r = 0; r < count; ++r) {
     const DeviceRanking& ranking = v.launch.rankings[row + r];
@@ -559,7 +590,7 @@ FAE_NOINLINE __device__ void place_orders(int at, int row, int count) {
 #pragma unroll 1
       for (int j = team.rank; j < v.n; j += team.size) order[j] = v.min_order[j];
     } else if (ranking.kind == kGreedy && f.finite && v.C > 1) {
-      find_greedy<kWarp, S, Idx>(at, r);
+      find_greedy<kWarp, S, Idx>(r);
     } else if (ranking.kind == kGreedy) {
 #pragma unroll 1
       for (int j = team.rank; j < v.n; j += team.size) order[j] = static_cast<Idx>(j);
@@ -575,31 +606,10 @@ FAE_NOINLINE __device__ void place_orders(int at, int row, int count) {
   }
 }
 
-// Finds the minimal set and writes it where that is wanted. Returns whether a sum compared for it
-// is a near-tie.
-template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ bool minimal_set(int at, bool write_out) {
-  const Minimal m = find_minimal<kWarp, S, Idx>(at);
-  if (!write_out) return false;
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
-  const View<S, Idx>& v = here.view;
-  const SweepParams& p = v.launch.p;
-  if (here.team.rank == 0) {
-    write_int(p.minimal_size, v.b, m.size);
-    write_int(p.minimal_flip_label, v.b, m.flip_label);
-  }
-  if (p.minimal_order == nullptr) return m.near;
-#pragma unroll 1
-  for (int j = here.team.rank; j < v.n; j += here.team.size) {
-    p.minimal_order[v.t0 + j] = v.min_order[j];
-  }
-  return m.near;
-}
-
 // The keys of the rankings by gradients.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ void find_slopes(int at, bool renormalized) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+FAE_NOINLINE __device__ void find_slopes(bool renormalized) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const Team<kWarp>& team = here.team;
   const View<S, Idx>& v = here.view;
   const Facts& f = here.facts;

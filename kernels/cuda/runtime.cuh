@@ -73,6 +73,24 @@ FAE_DEV bool is_nan(double x) { return x != x; }
 FAE_DEV double infinity() { return HUGE_VAL; }
 FAE_DEV double not_a_number() { return HUGE_VAL - HUGE_VAL; }
 
+// The same number or address, from here on one that the compiler knows nothing of: what follows
+// from it is computed again instead of being kept, through calls and loops, in registers that there
+// are not.
+FAE_DEV int anew(int x) {
+#if defined(__CUDACC__)
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
+template <typename T>
+FAE_DEV T* anew(T* address) {
+#if defined(__CUDACC__)
+  asm volatile("" : "+l"(address));
+#endif
+  return address;
+}
+
 FAE_DEV int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 // The smallest power of two that is at least x >= 1.

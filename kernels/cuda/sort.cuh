@@ -30,26 +30,28 @@ FAE_DEV void order_pair(Word& low, Word& high) {
 template <bool kWarp, int kE, bool kFlip>
 FAE_DEV void exchange(const Team<kWarp>& team, Word (&v)[kE], int mask, bool keep_larger,
                       Word* buffer) {
-  Word other[kE];
+  const auto keep = [&](Word& mine, Word other) {
+    mine = (mine > other) == keep_larger ? mine : other;
+  };
   if (kWarp || mask < 32) {
+    // Elements e and kE - 1 - e of a flip together, so that no more than two words are on the way.
 #pragma unroll
-    for (int e = 0; e < kE; ++e) {
-      other[e] = __shfl_xor_sync(kAllLanes, v[kFlip ? kE - 1 - e : e], mask);
+    for (int e = 0; e < (kFlip ? kE / 2 : kE); ++e) {
+      const int f = kFlip ? kE - 1 - e : e;
+      const Word a = __shfl_xor_sync(kAllLanes, v[f], mask);
+      if (kFlip) keep(v[f], __shfl_xor_sync(kAllLanes, v[e], mask));
+      keep(v[e], a);
     }
+    if (kFlip && kE == 1) keep(v[0], __shfl_xor_sync(kAllLanes, v[0], mask));
   } else {
 #pragma unroll
     for (int e = 0; e < kE; ++e) buffer[e * team.size + team.rank] = v[e];
     team.sync();
 #pragma unroll
     for (int e = 0; e < kE; ++e) {
-      other[e] = buffer[(kFlip ? kE - 1 - e : e) * team.size + (team.rank ^ mask)];
+      keep(v[e], buffer[(kFlip ? kE - 1 - e : e) * team.size + (team.rank ^ mask)]);
     }
     team.sync();
-  }
-#pragma unroll
-  for (int e = 0; e < kE; ++e) {
-    const bool mine_larger = v[e] > other[e];
-    v[e] = mine_larger == keep_larger ? v[e] : other[e];
   }
 }
 
@@ -106,12 +108,13 @@ FAE_DEV void sort_orders(const Team<kWarp>& team, int count, int n, int P, Word*
     if (segment < count && i < n) v[e] = (word(segment, i) & ~low) | (low - static_cast<Word>(i));
   }
   sort_segments<kWarp, kE>(team, v, P, buffer);
+  const int last = anew(n);
   // Bit e: this thread's element e agrees with the one before it in all the bits that are left.
   unsigned ties = 0;
 #pragma unroll
   for (int e = 0; e < kE; ++e) {
     const int i = start + e;
-    if (segment < count && i < n) order[segment * n + i] = static_cast<Idx>(low - (v[e] & low));
+    if (segment < count && i < last) order[segment * n + i] = static_cast<Idx>(low - (v[e] & low));
     if (e > 0 && ((v[e] ^ v[e - 1]) & ~low) == 0) ties |= 1u << e;
   }
   const Word before = __shfl_up_sync(kAllLanes, v[kE - 1], 1);

@@ -36,7 +36,6 @@ constexpr int kBoundThreads = kSmallThreads * kSmallBlocks;
 constexpr int kBigThreads = 512;
 constexpr int kLongThreads = 512;
 constexpr int kLongRows = 256;
-constexpr int kBlockArena = kTeamScratchBytes + 16;  // behind a block's scratch and its next number
 
 template <typename S>
 FAE_DEV RowBlock row_block(const Launch& launch, std::int64_t row, int n, int size, int s_stride,
@@ -58,64 +57,134 @@ FAE_DEV RowBlock row_block(const Launch& launch, std::int64_t row, int n, int si
   return rows;
 }
 
-// Gradients, keys, single erasures, the minimal set. Returns whether a near-tie was seen.
+// Sorts `count` orders from `row` on; see Turn.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV bool prepare_keys(int at, const Needs& needs, bool write_singles, bool write_set) {
-  FAE_SHARED(shared);
-  bool near = false;
-  if (needs.gradient && reinterpret_cast<State<S, Idx>*>(shared + at)->facts.finite) {
-    find_slopes<kWarp, S, Idx>(at, needs.renormalized);
+FAE_DEV void sort_turn(int row, int count) {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
+  if (here.team.leads()) {
+    here.state.turn.row = row;
+    here.state.turn.count = count;
   }
-  if (needs.singles) near = erase_singles<kWarp, S, Idx>(at, write_singles) && write_singles;
-  if (needs.minimal) near = minimal_set<kWarp, S, Idx>(at, write_set) || near;
-  return near;
+  here.team.sync();
+  sort_rankings<kWarp, S, Idx>();
 }
 
-// An instance whose State is to be at `at`; one for all block sizes. All that lives from part to
-// part is in shared memory.
+// The order of the minimal set in min_order, and its results where they are wanted.
+template <bool kWarp, typename S, typename Idx>
+FAE_NOINLINE __device__ void find_minimal(bool write_out) {
+  const auto state = [] { return &state_of<kWarp, S, Idx>(); };
+  const auto team = [] { return open<kWarp, S, Idx>().team; };
+  const auto classes = [] { return open<kWarp, S, Idx>().view.C; };
+  open_minimal<kWarp, S, Idx>();
+  // Not finite, no mass or one class: by position, or what weighs nothing last.
+  if (state()->minimal.runner_up < 0) sort_turn<kWarp, S, Idx>(-1, 1);
+#pragma unroll 1
+  while (team().all_agree(state()->minimal.runner_up >= 0 && state()->minimal.step < classes())) {
+    const int c = minimal_class<kWarp, S, Idx>();
+    if (team().all_agree(c >= 0)) {
+      sort_turn<kWarp, S, Idx>(-1 - c, 1);
+      judge_minimal<kWarp, S, Idx>();
+    }
+    team().sync();
+    if (team().leads()) ++state()->minimal.step;
+    team().sync();
+  }
+  const Minimal& m = state()->minimal;
+  const int winner = m.label < classes() ? m.label : m.runner_up;
+  if (m.sorted != winner) sort_turn<kWarp, S, Idx>(-1 - winner, 1);
+  if (write_out) close_minimal<kWarp, S, Idx>();
+}
+
+// Gradients, keys, single erasures, the minimal set.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV void prepare_keys(const Needs& needs, bool write_singles, bool write_set) {
+  if (needs.gradient && open<kWarp, S, Idx>().facts.finite) {
+    find_slopes<kWarp, S, Idx>(needs.renormalized);
+  }
+  if (needs.singles) erase_singles<kWarp, S, Idx>(write_singles);
+  if (needs.minimal) find_minimal<kWarp, S, Idx>(write_set);
+}
+
+// Sorts and walks `count` rankings from `row` on.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV void sweep_rankings(int row, int count) {
+  sort_turn<kWarp, S, Idx>(row, count);
+  place_orders<kWarp, S, Idx>();
+  walk_orders<kWarp, S, Idx>();
+}
+
+// Makes the State of instance b, of n items from t0 on.
 template <bool kWarp, typename S>
-FAE_NOINLINE __device__ void sweep_instance(const Launch& launch, std::int64_t b, std::int64_t t0,
-                                            int n, int at) {
-  using Idx = std::uint16_t;
+FAE_DEV void open_instance(const Launch& launch, std::int64_t b, std::int64_t t0, int n) {
   FAE_SHARED(shared);
   const Team<kWarp> team(kWarp ? nullptr : reinterpret_cast<double*>(shared));
-  State<S, Idx>& state = *reinterpret_cast<State<S, Idx>*>(shared + at);
   // The last instance's results were read by all before its memory is used again.
   team.sync();
-  if (team.rank == 0) {
+  if (team.leads()) {
+    unsigned char* const arena = shared + arena_of<kWarp>();
+    State<S, std::uint16_t>& state = *reinterpret_cast<State<S, std::uint16_t>*>(arena);
+    const Layout l = layout_of(n, launch.p.C, launch.R, team.size, sizeof(S), launch.needs);
     state.launch = &launch;
     state.b = b;
     state.t0 = t0;
     state.n = n;
-    const Layout l = layout_of(n, launch.p.C, launch.R, team.size, sizeof(S), launch.needs);
     state.layout = l;
-    state.rows = row_block<S>(launch, t0, n, team.size, l.cs,
-                              reinterpret_cast<S*>(shared + at + l.s), shared + at + l.bad);
+    state.turn.near = 0;
+    state.rows = row_block<S>(launch, t0, n, team.size, l.cs, reinterpret_cast<S*>(arena + l.s),
+                              arena + l.bad);
   }
   team.sync();
-  if (has_invalid<kWarp, S, Idx>(at)) {
-    write_invalid<kWarp>(launch, sizeof(S) == 8, b, t0, n, true);
+}
+
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV void clear_bad() {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
+  for (int i = here.team.rank; i < here.view.n; i += here.team.size) here.view.bad[i] = 0;
+  here.team.sync();
+}
+
+// `norm2` is the largest squared norm among this thread's rows.
+template <bool kWarp, typename S>
+FAE_NOINLINE __device__ void weigh_instance(double norm2) {
+  norm2 = open<kWarp, S, std::uint16_t>().team.max(norm2);
+  open<kWarp, S, std::uint16_t>().team.sync();
+  weigh<kWarp, S, std::uint16_t>(norm2);
+}
+
+// Sweeps it; one for all block sizes. What lives from part to part is in shared memory, found anew
+// after each.
+template <bool kWarp, typename S>
+FAE_NOINLINE __device__ void sweep_instance() {
+  using Idx = std::uint16_t;
+  const auto team = [] { return open<kWarp, S, Idx>().team; };
+  const auto state = [] { return &state_of<kWarp, S, Idx>(); };
+  if (team().all_agree(has_invalid<kWarp, S, Idx>())) {
+    const State<S, Idx>& s = *state();
+    write_invalid<kWarp>(*s.launch, sizeof(S) == 8, s.b, s.t0, s.n, true);
     return;
   }
-  for (int i = team.rank; i < n; i += team.size) shared[at + state.layout.bad + i] = 0;
-  team.sync();
+  clear_bad<kWarp, S, Idx>();
   double norm2 = 0;
-  if (n > 0) norm2 = project_rows<S>(at, launch.p.values_dtype);
-  norm2 = team.max(norm2);
-  team.sync();
-  weigh<kWarp, S, Idx>(at, norm2);
-  bool near = prepare_keys<kWarp, S, Idx>(at, launch.needs, wants_singles(launch.p),
-                                          wants_minimal(launch.p));
-  for (int row = 0; row < launch.R; row += state.layout.round) {
-    const int left = launch.R - row;
-    const int count = left < state.layout.round ? left : state.layout.round;
-    sort_rankings<kWarp, S, Idx>(at, row, count);
-    place_orders<kWarp, S, Idx>(at, row, count);
-    near = walk_orders<kWarp, S, Idx>(at, row, count) || near;
-    team.sync();
+  if (team().all_agree(state()->n > 0)) {
+    norm2 = project_rows<S>(arena_of<kWarp>(), state()->launch->p.values_dtype);
   }
-  near = team.any(near);
-  write_status(team, launch, b, state.facts.status | flag(near, kNearTie));
+  weigh_instance<kWarp, S>(norm2);
+  prepare_keys<kWarp, S, Idx>(state()->launch->needs, wants_singles(state()->launch->p),
+                              wants_minimal(state()->launch->p));
+  team().sync();
+  if (team().leads()) state()->turn.row = state()->turn.count = 0;
+  team().sync();
+#pragma unroll 1
+  while (team().all_agree(state()->turn.row + state()->turn.count < state()->launch->R)) {
+    const int row = state()->turn.row + state()->turn.count;
+    const int left = state()->launch->R - row;
+    const int most = state()->layout.round;
+    team().sync();
+    sweep_rankings<kWarp, S, Idx>(row, left < most ? left : most);
+    team().sync();
+  }
+  const State<S, Idx>& s = *state();
+  write_status(team(), *s.launch, s.b, s.facts.status | flag(s.turn.near != 0, kNearTie));
 }
 
 // ---- kernels ----
@@ -132,85 +201,118 @@ __global__ void __launch_bounds__(256) prepare(const FAE_PARAMETER Launch launch
       square = fma(w, w, square);
     }
     square = team.sum(square);
-    if (team.rank == 0) launch.class_norms[c] = sqrt(square);
+    if (team.leads()) launch.class_norms[c] = sqrt(square);
   }
-  if (blockIdx.x == 0 && team.rank == 0) *launch.counters = Counters{};
+  if (blockIdx.x == 0 && team.leads()) *launch.counters = Counters{};
 }
 
-// A warp an instance: takes `launch.grain` at a time, sweeps the short ones, lists the others.
+// Notes where instance b belongs. Returns whether this warp is to take it, as one to refuse where
+// `broken` is set.
+FAE_DEV bool take_or_list(const Launch& launch, std::int64_t b, bool& broken) {
+  const SweepParams& p = launch.p;
+  const std::int64_t t0 = p.offsets[b];
+  const std::int64_t t1 = p.offsets[b + 1];
+  const std::int64_t n = t1 - t0;
+  broken = t0 < 0 || n < 0 || t1 > p.T || (b == 0 && t0 != 0) || (b == p.B - 1 && t1 != p.T);
+  if (broken || n <= launch.limit_warp) return true;
+  if (n <= launch.limit_mid) {
+    launch.mid[atomicAdd(&launch.counters->mid, 1ull)] = b;
+  } else if (n <= launch.limit_big) {
+    launch.big[atomicAdd(&launch.counters->big, 1ull)] = b;
+  } else {
+    const unsigned long long at = atomicAdd(&launch.counters->longs, 1ull);
+    broken = at >= static_cast<unsigned long long>(launch.max_longs);
+    if (broken) return true;  // overlapping instances: more long ones than T can hold
+    launch.longs[at] = b;
+    launch.facts[at].norm2 = 0;
+  }
+  return false;
+}
+
+// Takes the next `launch.grain` instances for this warp: refuses the broken ones, lists the longer
+// ones, keeps the rest in the turn. Returns whether there was one.
+template <typename S>
+FAE_NOINLINE __device__ bool take_instances(const Launch& launch) {
+  const Team<true> team(nullptr);
+  unsigned long long first = 0;
+  if (team.leads()) {
+    first = atomicAdd(&launch.counters->next_scan, static_cast<unsigned long long>(launch.grain));
+  }
+  first = __shfl_sync(kAllLanes, first, 0);
+  if (first >= static_cast<unsigned long long>(launch.p.B)) return false;
+  const std::int64_t b = static_cast<std::int64_t>(first) + team.rank;
+  bool mine = false, broken = false;
+  if (team.rank < launch.grain && b < launch.p.B) mine = take_or_list(launch, b, broken);
+  const unsigned todo = __ballot_sync(kAllLanes, mine && !broken);
+#pragma unroll 1
+  for (unsigned wrong = __ballot_sync(kAllLanes, broken); wrong != 0; wrong &= wrong - 1) {
+    const std::int64_t instance = static_cast<std::int64_t>(first) + __ffs(wrong) - 1;
+    write_invalid<true>(launch, sizeof(S) == 8, instance, 0, 0, false);
+  }
+  Turn& turn = state_of<true, S, std::uint16_t>().turn;
+  if (team.leads()) {
+    turn.first = static_cast<std::int64_t>(first);
+    turn.todo = todo;
+  }
+  team.sync();
+  return true;
+}
+
+// Opens the first of the instances in the turn and takes it out; false where there is none.
+template <typename S>
+FAE_NOINLINE __device__ bool open_taken(const Launch& launch) {
+  const Team<true> team(nullptr);
+  Turn& turn = state_of<true, S, std::uint16_t>().turn;
+  const unsigned todo = turn.todo;
+  if (todo == 0) return false;
+  const std::int64_t b = turn.first + __ffs(todo) - 1;
+  const std::int64_t t0 = launch.p.offsets[b];
+  open_instance<true, S>(launch, b, t0, static_cast<int>(launch.p.offsets[b + 1] - t0));
+  if (team.leads()) turn.todo = todo & (todo - 1);
+  team.sync();
+  return true;
+}
+
+// A warp an instance.
 template <typename S>
 FAE_DEV void sweep_warps(const Launch& launch) {
+  FAE_SHARED(shared);
+  if (threadIdx.x == 0) *reinterpret_cast<int*>(shared) = launch.warp_bytes;
+  __syncthreads();
   const Team<true> team(nullptr);
-  const int arena = static_cast<int>(threadIdx.x >> 5) * launch.warp_bytes;
-  const SweepParams& p = launch.p;
-  for (;;) {
-    unsigned long long first = 0;
-    if (team.rank == 0) {
-      first = atomicAdd(&launch.counters->next_scan, static_cast<unsigned long long>(launch.grain));
-    }
-    first = __shfl_sync(kAllLanes, first, 0);
-    if (first >= static_cast<unsigned long long>(p.B)) break;
-    const std::int64_t b = static_cast<std::int64_t>(first) + team.rank;
-    std::int64_t t0 = 0, n = 0;
-    bool mine = false, broken = false;
-    if (team.rank < launch.grain && b < p.B) {
-      t0 = p.offsets[b];
-      const std::int64_t t1 = p.offsets[b + 1];
-      n = t1 - t0;
-      broken = t0 < 0 || n < 0 || t1 > p.T || (b == 0 && t0 != 0) || (b == p.B - 1 && t1 != p.T);
-      if (!broken && n > launch.limit_big) {
-        const unsigned long long at = atomicAdd(&launch.counters->longs, 1ull);
-        if (at < static_cast<unsigned long long>(launch.max_longs)) {
-          launch.longs[at] = b;
-          launch.facts[at].norm2 = 0;
-        } else {
-          broken = true;  // overlapping instances: more long ones than T can hold
-        }
-      } else if (!broken && n > launch.limit_mid) {
-        launch.big[atomicAdd(&launch.counters->big, 1ull)] = b;
-      } else if (!broken && n > launch.limit_warp) {
-        launch.mid[atomicAdd(&launch.counters->mid, 1ull)] = b;
-      } else {
-        mine = !broken;
-      }
-    }
-    const unsigned todo = __ballot_sync(kAllLanes, mine);
-    const unsigned wrong = __ballot_sync(kAllLanes, broken);
-    for (unsigned open = todo | wrong; open != 0; open &= open - 1) {
-      const int source = __ffs(open) - 1;
-      const std::int64_t from = __shfl_sync(kAllLanes, t0, source);
-      const std::int64_t items = __shfl_sync(kAllLanes, n, source);
-      const std::int64_t instance = static_cast<std::int64_t>(first) + source;
-      if ((wrong >> source) & 1u) {
-        write_invalid<true>(launch, sizeof(S) == 8, instance, 0, 0, false);
-      } else {
-        sweep_instance<true, S>(launch, instance, from, static_cast<int>(items), arena);
-      }
-    }
+#pragma unroll 1
+  while (team.all_agree(take_instances<S>(launch))) {
+#pragma unroll 1
+    while (team.all_agree(open_taken<S>(launch))) sweep_instance<true, S>();
+    team.sync();
   }
 }
 
-// A block an instance of one of the lists.
+// Opens the next instance of one of the lists for this block; false where there is none left.
 template <typename S>
-FAE_DEV void sweep_blocks(const Launch& launch, bool big) {
+FAE_NOINLINE __device__ bool open_listed(const Launch& launch, bool big) {
   FAE_SHARED(shared);
   const Team<false> team(reinterpret_cast<double*>(shared));
   unsigned long long* const slot =
       reinterpret_cast<unsigned long long*>(shared + kTeamScratchBytes);
   Counters* const counters = launch.counters;
-  const unsigned long long count = big ? counters->big : counters->mid;
-  const std::int64_t* list = big ? launch.big : launch.mid;
-  for (;;) {
-    if (team.rank == 0) *slot = atomicAdd(big ? &counters->next_big : &counters->next_mid, 1ull);
-    team.sync();
-    const unsigned long long at = *slot;
-    team.sync();
-    if (at >= count) break;
-    const std::int64_t b = list[at];
-    const std::int64_t t0 = launch.p.offsets[b];
-    sweep_instance<false, S>(launch, b, t0, static_cast<int>(launch.p.offsets[b + 1] - t0),
-                             kBlockArena);
-  }
+  if (team.leads()) *slot = atomicAdd(big ? &counters->next_big : &counters->next_mid, 1ull);
+  team.sync();
+  const unsigned long long at = *slot;
+  team.sync();
+  if (at >= (big ? counters->big : counters->mid)) return false;
+  const std::int64_t b = big ? launch.big[at] : launch.mid[at];
+  const std::int64_t t0 = launch.p.offsets[b];
+  open_instance<false, S>(launch, b, t0, static_cast<int>(launch.p.offsets[b + 1] - t0));
+  return true;
+}
+
+// A block an instance.
+template <typename S>
+FAE_DEV void sweep_blocks(const Launch& launch, bool big) {
+  const Team<false> team(nullptr);
+#pragma unroll 1
+  while (team.all_agree(open_listed<S>(launch, big))) sweep_instance<false, S>();
 }
 
 // ---- instances that outgrow shared memory ----
@@ -220,13 +322,15 @@ FAE_DEV std::int64_t long_count(const Launch& launch) {
   return count < launch.max_longs ? count : launch.max_longs;
 }
 
-// Makes the State of the task lane `task_lane` (-1: none) on the long instance in `slot`; a sort's
-// tile is behind it.
+// Makes the State of the task lane `task_lane` (-1: none) on the long instance in `slot`, all but
+// its turn; a sort's tile is behind it.
 template <typename S>
 FAE_NOINLINE __device__ void open_long(const Launch& launch, std::int64_t slot, int task_lane,
                                        bool js, bool drop) {
   FAE_SHARED(shared);
   if (threadIdx.x == 0) {
+    State<S, std::uint32_t>& state =
+        *reinterpret_cast<State<S, std::uint32_t>*>(shared + kBlockArena);
     const SweepParams& p = launch.p;
     const std::int64_t b = launch.longs[slot];
     const std::int64_t t0 = p.offsets[b];
@@ -236,71 +340,103 @@ FAE_NOINLINE __device__ void open_long(const Launch& launch, std::int64_t slot, 
     double* const items = launch.long_items + static_cast<std::int64_t>(task) * 2 * p.T + t0;
     std::uint32_t* const orders =
         launch.long_orders + static_cast<std::int64_t>(task) * 2 * p.T + t0;
-    new (shared + kBlockArena) State<S, std::uint32_t>{
-        RowBlock{},
-        launch.facts[slot],
-        {launch,
-         b,
-         t0,
-         static_cast<int>(p.offsets[b + 1] - t0),
-         C,
-         C,
-         0,
-         1,
-         static_cast<S*>(launch.long_s) + t0 * C,
-         launch.long_a + t0,
-         items,
-         items + p.T,
-         js ? items : nullptr,
-         drop ? items + p.T : nullptr,
-         classes,
-         classes + C,
-         classes + 2 * C,
-         classes + 3 * C,
-         classes + 4 * C,
-         launch.long_sums + blockIdx.x * launch.long_sum_words,
-         launch.long_keys + static_cast<std::int64_t>(task) * p.T + t0,
-         orders,
-         orders + p.T,
-         launch.long_bad + static_cast<std::int64_t>(task_lane + 1) * p.T + t0}};
+    state.facts = launch.facts[slot];
+    state.turn.near = 0;
+    new (&state.view) View<S, std::uint32_t>{
+        launch,
+        b,
+        t0,
+        static_cast<int>(p.offsets[b + 1] - t0),
+        C,
+        C,
+        0,
+        1,
+        static_cast<S*>(launch.long_s) + t0 * C,
+        launch.long_a + t0,
+        items,
+        items + p.T,
+        js ? items : nullptr,
+        drop ? items + p.T : nullptr,
+        classes,
+        classes + C,
+        classes + 2 * C,
+        classes + 3 * C,
+        classes + 4 * C,
+        launch.long_sums + blockIdx.x * launch.long_sum_words,
+        launch.long_keys + static_cast<std::int64_t>(task) * p.T + t0,
+        orders,
+        orders + p.T,
+        launch.long_bad + static_cast<std::int64_t>(task_lane + 1) * p.T + t0};
   }
   __syncthreads();
+}
+
+// Opens the next tile of kLongRows rows of long instances for this block, which takes the tiles
+// k, k + gridDim, … of them all: the turn's task is the instance's slot, its first the tile there.
+template <typename S>
+FAE_NOINLINE __device__ bool open_tile(const Launch& launch) {
+  FAE_SHARED(shared);
+  const Team<false> team(reinterpret_cast<double*>(shared));
+  State<S, std::uint32_t>& state = state_of<false, S, std::uint32_t>();
+  const SweepParams& p = launch.p;
+  std::int64_t tile = state.turn.first;
+  int slot = state.turn.task;
+  const std::int64_t count = long_count(launch);
+  std::int64_t t0 = 0, n = 0;
+  for (; slot < count; ++slot) {
+    const std::int64_t b = launch.longs[slot];
+    t0 = p.offsets[b];
+    n = p.offsets[b + 1] - t0;
+    if (tile * kLongRows < n) break;
+    tile -= (n + kLongRows - 1) / kLongRows;
+  }
+  team.sync();
+  if (slot >= count) return false;
+  const std::int64_t row = t0 + tile * kLongRows;
+  const std::int64_t left = n - tile * kLongRows;
+  const int m = static_cast<int>(left < kLongRows ? left : kLongRows);
+  for (int i = team.rank; i < m; i += team.size) launch.long_bad[row + i] = 0;
+  if (team.leads()) {
+    state.turn.first = tile;
+    state.turn.task = slot;
+    state.rows = row_block<S>(launch, row, m, team.size, static_cast<int>(p.C),
+                              static_cast<S*>(launch.long_s) + row * p.C, launch.long_bad + row);
+  }
+  team.sync();
+  return true;
+}
+
+// Keeps the largest squared norm and goes on to the block's next tile.
+template <typename S>
+FAE_NOINLINE __device__ void close_tile(const Launch& launch, double norm2) {
+  FAE_SHARED(shared);
+  const Team<false> team(reinterpret_cast<double*>(shared));
+  Turn& turn = state_of<false, S, std::uint32_t>().turn;
+  norm2 = team.max(norm2);
+  if (team.leads()) {
+    if (norm2 > 0) {
+      // Non-negative doubles order like their bits.
+      unsigned long long bits;
+      memcpy(&bits, &norm2, 8);
+      atomicMax(reinterpret_cast<unsigned long long*>(&launch.facts[turn.task].norm2), bits);
+    }
+    turn.first += gridDim.x;
+  }
+  team.sync();
 }
 
 // Contributions of the long instances, all blocks together.
 template <typename S>
 FAE_DEV void project_long(const Launch& launch) {
-  FAE_SHARED(shared);
-  const Team<false> team(reinterpret_cast<double*>(shared));
-  const SweepParams& p = launch.p;
-  std::int64_t turn = 0;
-  for (std::int64_t slot = 0; slot < long_count(launch); ++slot) {
-    const std::int64_t t0 = p.offsets[launch.longs[slot]];
-    const std::int64_t n = p.offsets[launch.longs[slot] + 1] - t0;
-    const std::int64_t tiles = (n + kLongRows - 1) / kLongRows;
-    const std::int64_t own = (blockIdx.x + gridDim.x - turn % gridDim.x) % gridDim.x;
-    turn += tiles;
-    for (std::int64_t tile = own; tile < tiles; tile += gridDim.x) {
-      const std::int64_t row = t0 + tile * kLongRows;
-      const int m =
-          static_cast<int>(n - tile * kLongRows < kLongRows ? n - tile * kLongRows : kLongRows);
-      for (int i = team.rank; i < m; i += team.size) launch.long_bad[row + i] = 0;
-      if (team.rank == 0) {
-        *reinterpret_cast<RowBlock*>(shared + kBlockArena) =
-            row_block<S>(launch, row, m, team.size, static_cast<int>(p.C),
-                         static_cast<S*>(launch.long_s) + row * p.C, launch.long_bad + row);
-      }
-      team.sync();
-      double norm2 = project_rows<S>(kBlockArena, p.values_dtype);
-      norm2 = team.max(norm2);
-      if (team.rank == 0 && norm2 > 0) {
-        // Non-negative doubles order like their bits.
-        unsigned long long bits;
-        memcpy(&bits, &norm2, 8);
-        atomicMax(reinterpret_cast<unsigned long long*>(&launch.facts[slot].norm2), bits);
-      }
-      team.sync();
-    }
+  const Team<false> team(nullptr);
+  if (team.leads()) {
+    state_of<false, S, std::uint32_t>().turn.task = 0;
+    state_of<false, S, std::uint32_t>().turn.first = blockIdx.x;
+  }
+  team.sync();
+#pragma unroll 1
+  while (team.all_agree(open_tile<S>(launch))) {
+    close_tile<S>(launch, project_rows<S>(kBlockArena, launch.p.values_dtype));
   }
 }
 
@@ -328,17 +464,23 @@ __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER L
   using Idx = std::uint32_t;
   const Team<false> team(reinterpret_cast<double*>(shared));
   State<S, Idx>& state = *reinterpret_cast<State<S, Idx>*>(shared + kBlockArena);
-  for (std::int64_t slot = blockIdx.x; slot < long_count(launch); slot += gridDim.x) {
-    open_long<S>(launch, slot, -1, false, false);
-    if (has_invalid<false, S, Idx>(kBlockArena)) {
+  if (team.leads()) state.turn.first = blockIdx.x;
+  team.sync();
+#pragma unroll 1
+  while (state.turn.first < long_count(launch)) {
+    Facts& kept = launch.facts[state.turn.first];
+    open_long<S>(launch, state.turn.first, -1, false, false);
+    if (has_invalid<false, S, Idx>()) {
       const View<S, Idx>& v = state.view;
       write_invalid<false>(launch, sizeof(S) == 8, v.b, v.t0, v.n, true);
-      if (team.rank == 0) launch.facts[slot].invalid = true;
+      if (team.leads()) kept.invalid = true;
     } else {
-      weigh<false, S, Idx>(kBlockArena, launch.facts[slot].norm2);
+      weigh<false, S, Idx>(kept.norm2);
       write_status(team, launch, state.view.b, state.facts.status);
-      if (team.rank == 0) launch.facts[slot] = state.facts;
+      if (team.leads()) kept = state.facts;
     }
+    team.sync();
+    if (team.leads()) state.turn.first += gridDim.x;
     team.sync();
   }
 }
@@ -352,12 +494,16 @@ __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER L
   const Team<false> team(reinterpret_cast<double*>(shared));
   const SweepParams& p = launch.p;
   State<S, Idx>& state = *reinterpret_cast<State<S, Idx>*>(shared + kBlockArena);
-  const int tasks = launch.R + 2;
-  for (std::int64_t job = blockIdx.x; job < long_count(launch) * kLongLanes; job += gridDim.x) {
-    const std::int64_t slot = job / kLongLanes;
-    const int task_lane = static_cast<int>(job % kLongLanes);
-    if (launch.facts[slot].invalid) continue;
-    for (int task = task_lane; task < tasks; task += kLongLanes) {
+  Turn& turn = state.turn;
+  if (team.leads()) {
+    turn.first = blockIdx.x;
+    turn.task = static_cast<int>(blockIdx.x % kLongLanes);
+  }
+  team.sync();
+#pragma unroll 1
+  while (turn.first < long_count(launch) * kLongLanes) {
+    const int task = turn.task;
+    if (task < launch.R + 2 && !launch.facts[turn.first / kLongLanes].invalid) {
       const int kind = task < launch.R ? launch.rankings[task].kind : -1;
       Needs needs{};
       needs.renormalized = kind == kRenormalizedGradient;
@@ -368,24 +514,29 @@ __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER L
       needs.singles = needs.js || needs.drop || write_singles;
       const bool write_set = task == launch.R + 1 && wants_minimal(p);
       needs.minimal = kind == kMinimal || write_set;
-      open_long<S>(launch, slot, task_lane, needs.js, needs.drop);
+      open_long<S>(launch, turn.first / kLongLanes, static_cast<int>(turn.first % kLongLanes),
+                   needs.js, needs.drop);
       // Greedy marks what it took; every lane has its own copy.
       const unsigned char* const bad = launch.long_bad + state.view.t0;
       for (int i = team.rank; i < state.view.n; i += team.size) state.view.bad[i] = bad[i];
       team.sync();
-      bool near = prepare_keys<false, S, Idx>(kBlockArena, needs, write_singles, write_set);
-      if (task < launch.R) {
-        sort_rankings<false, S, Idx>(kBlockArena, task, 1);
-        place_orders<false, S, Idx>(kBlockArena, task, 1);
-        near = walk_orders<false, S, Idx>(kBlockArena, task, 1) || near;
-      }
-      near = team.any(near);
-      if (near && team.rank == 0 && p.status != nullptr) {
+      prepare_keys<false, S, Idx>(needs, write_singles, write_set);
+      if (turn.task < launch.R) sweep_rankings<false, S, Idx>(turn.task, 1);
+      team.sync();
+      if (turn.near != 0 && team.leads() && p.status != nullptr) {
         atomicOr(reinterpret_cast<unsigned long long*>(&p.status[state.view.b]),
                  static_cast<unsigned long long>(kNearTie));
       }
-      team.sync();
     }
+    team.sync();
+    if (team.leads()) {
+      turn.task += kLongLanes;
+      if (turn.task >= launch.R + 2) {
+        turn.first += gridDim.x;
+        turn.task = static_cast<int>(turn.first % kLongLanes);
+      }
+    }
+    team.sync();
   }
 }
 

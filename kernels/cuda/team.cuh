@@ -16,10 +16,13 @@ struct Team {
   double* words;  // kTeamScratchBytes of shared memory, unused by a warp
 
   FAE_DEV Team(double* scratch)
-      : rank(static_cast<int>(kWarp ? threadIdx.x & 31u : threadIdx.x)),
-        size(static_cast<int>(kWarp ? 32u : blockDim.x)),
+      : rank(kWarp ? anew(static_cast<int>(threadIdx.x)) & 31
+                   : anew(static_cast<int>(threadIdx.x))),
+        size(kWarp ? 32 : anew(static_cast<int>(blockDim.x))),
         words(scratch) {}
 
+  // Whether this thread is the team's first.
+  FAE_DEV bool leads() const { return anew(rank) == 0; }
   FAE_DEV int lane() const { return rank & 31; }
   FAE_DEV int warp() const { return rank >> 5; }
   FAE_DEV int warps() const { return size >> 5; }
@@ -31,6 +34,10 @@ struct Team {
       __syncthreads();
     }
   }
+
+  // The same on all threads, which the compiler then knows: a loop over calls needs no barrier of
+  // convergence, whose state it would spill.
+  FAE_DEV bool all_agree(bool x) const { return __ballot_sync(kAllLanes, x) != 0; }
 
   template <typename T, typename Op>
   FAE_DEV T reduce(T value, Op op) const {

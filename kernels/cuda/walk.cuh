@@ -73,9 +73,8 @@ FAE_DEV int group_smallest(double value, int c, int lanes) {
 template <bool kOne>
 struct Survivors {
   double margin = 0, weighted = 0;  // of the lane's class where it has one
-  double* margins;                  // [C] of the group where a lane has several
-  double* weighteds;
-  double mass = 0;   // Σ of original weights
+  double* several;                  // [2, C] of the group where a lane has several
+  double mass = 0;                  // Σ of original weights
   double total = 0;  // Σ of the weights in use: relative to `top` on the underflow path
   double top = -HUGE_VAL;
   int bad = 0;
@@ -86,7 +85,7 @@ struct Survivors {
       if (lane < C) f(lane, margin, weighted);
     } else {
 #pragma unroll 1
-      for (int c = lane; c < C; c += lanes) f(c, margins[c], weighteds[c]);
+      for (int c = lane; c < C; c += lanes) f(c, several[c], several[C + c]);
     }
   }
 
@@ -134,21 +133,22 @@ FAE_DEV void write_never(const Launch& launch, int row, std::int64_t b) {
   if (launch.p.removed_mass != nullptr) launch.p.removed_mass[at] = not_a_number();
 }
 
-// Walks `count` rankings, rows first_row … of the launch, orders in v.orders. Returns whether this
-// thread saw a near-tie up to the first flip.
+// Walks the turn's rankings, whose orders are in v.orders.
 template <bool kWarp, bool kOne, typename S, typename Idx>
-FAE_NOINLINE __device__ bool walk_rankings(int at, int first_row, int count) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+FAE_NOINLINE __device__ void walk_rankings() {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const Team<kWarp>& team = here.team;
   const View<S, Idx>& v = here.view;
   const Facts& f = here.facts;
+  const Turn& turn = here.state.turn;
   const Launch& launch = v.launch;
   const SweepParams& p = launch.p;
   const Needs& needs = launch.needs;
   constexpr bool kDouble = sizeof(S) == 8;
   const int n = v.n, C = v.C, y = f.label;
-  const bool keep = p.keep != 0;
-  const bool judged = f.finite && f.has_mass;
+  // Conditions as numbers, asked anew: predicates that wait for the next phase are spilled.
+  const int keep = p.keep;
+  const int judged = f.finite && f.has_mass ? 1 : 0;
   const int lanes = class_lanes(C);
   const int groups = team.size / lanes;
   const int group = team.rank / lanes;
@@ -158,31 +158,32 @@ FAE_NOINLINE __device__ bool walk_rankings(int at, int first_row, int count) {
   const std::int64_t words = group_words(C);
   double* const mine = v.sums + group * words;
   bool near_tie = false;
-  if (!judged && !needs.curves) {
-    for (int r = team.rank; r < count; r += team.size) write_never(launch, first_row + r, v.b);
-    return false;
+  if (anew(judged) == 0 && !needs.curves) {
+    for (int r = team.rank; r < turn.count; r += team.size) write_never(launch, turn.row + r, v.b);
+    return;
   }
 
-  for (int r0 = 0; r0 < count; r0 += groups) {
-    const int here = count - r0 < groups ? count - r0 : groups;
-    int chunks = groups / here;
-    const int useful = n > 8 ? ceil_div(n, 8) : 1;
+  for (int r0 = 0; r0 < turn.count; r0 += groups) {
+    const int together = turn.count - r0 < groups ? turn.count - r0 : groups;
+    int chunks = groups / together;
+    const int items = anew(n);
+    const int useful = ceil_div(items > 1 ? items : 1, 8);
     if (chunks > useful) chunks = useful;
-    const int length = ceil_div(n, chunks);
+    const int length = ceil_div(items, chunks);
     const int row = group / chunks;
     const int chunk = group % chunks;
-    const bool active = row < here;
-    const Idx* order = v.orders + static_cast<std::int64_t>(r0 + (active ? row : 0)) * n;
-    const int begin = active && chunk * length < n ? chunk * length : n;
-    const int end = active ? (begin + length < n ? begin + length : n) : begin;
-    const auto item = [&](int t) { return static_cast<int>(order[keep ? t : n - 1 - t]); };
-    const std::int64_t result = (launch.row0 + first_row + r0 + row) * p.B + v.b;
-    const std::int64_t curve = (launch.row0 + first_row + r0 + row) * (p.T + p.B) + v.t0 + v.b;
+    const int active = row < together ? 1 : 0;
+    const Idx* order = v.orders + static_cast<std::int64_t>(r0 + row * active) * items;
+    const int begin = active != 0 && chunk * length < items ? chunk * length : items;
+    const int end = begin + length < items ? begin + length : items;
+    const auto item = [&](int t) {
+      return static_cast<int>(order[anew(keep) != 0 ? t : n - 1 - t]);
+    };
+    const std::int64_t curve = (launch.row0 + turn.row + r0 + row) * (p.T + p.B) + v.t0 + v.b;
 
     Survivors<kOne> sums;
     if (!kOne) {
-      sums.margins = mine;
-      sums.weighteds = mine + C;
+      sums.several = mine;
       sums.for_classes(lane, lanes, C, [](int, double& m, double& z) { m = z = 0; });
     }
     if (chunks > 1) {
@@ -201,11 +202,10 @@ FAE_NOINLINE __device__ bool walk_rankings(int at, int first_row, int count) {
       // The sums of the chunks before this one.
       sums = Survivors<kOne>{};
       if (!kOne) {
-        sums.margins = mine + 2 * C + 6;
-        sums.weighteds = mine + 3 * C + 6;
+        sums.several = mine + 2 * C + 6;
         sums.for_classes(lane, lanes, C, [](int, double& m, double& z) { m = z = 0; });
       }
-      for (int k = 0; active && k < chunk; ++k) {
+      for (int k = 0; k < chunk * active; ++k) {
         const double* from = v.sums + (row * chunks + k) * words;
         const double factor = f.underflow ? sums.rescale(from[2 * C + 2], lane, lanes, C) : 1.0;
         sums.mass += from[2 * C];
@@ -289,15 +289,18 @@ FAE_NOINLINE __device__ bool walk_rankings(int at, int first_row, int count) {
     int event = -1, event_t = -1, first_near = -1, saved_class = f.bias_label;
     double saved_margin = 0;
     bool saved_survive = false;
-    if (active && chunk == 0 && judged && !keep && f.bias_label != y) event = n;
+    if (active != 0 && chunk == 0 && anew(judged) != 0 && anew(keep) == 0 && f.bias_label != y) {
+      event = n;
+    }
     // Step -1 of the first chunk is the point where nothing survives.
     for (int step = -1; step < length; ++step) {
       const int t = begin + step;
-      const bool on = step < 0 ? active && chunk == 0 : t < end;
+      const bool on = step < 0 ? anew(active) != 0 && chunk == 0 : t < end;
       if (step >= 0 && on) sums.add(v, f, needs.logits, item(t), lane, lanes);
       const bool full = t == n - 1;
-      const int k = keep ? t + 1 : n - 1 - t;
-      if (judged && step >= 0) {
+      const int k = anew(keep) != 0 ? t + 1 : n - 1 - t;
+      if (anew(judged) != 0 && step >= 0) {
+        const bool first_wins = anew(keep) != 0;
         const bool survive = sums.total > 0;
         bool below = false, near = false;
         const double tolerance = f.tolerance * sums.total;
@@ -308,32 +311,32 @@ FAE_NOINLINE __device__ bool walk_rankings(int at, int first_row, int count) {
         const bool left = (__ballot_sync(kAllLanes, below) & group_bits) != 0;
         const bool close = (__ballot_sync(kAllLanes, near && survive) & group_bits) != 0;
         const bool flips = !full && (survive ? left : f.bias_label != y);
-        if (on && flips != keep && (!keep || event < 0)) {
+        if (on && flips != first_wins && (!first_wins || event < 0)) {
           event = k;
           event_t = t;
           saved_survive = survive;
           own_smallest(saved_margin, saved_class);
         }
-        if (on && close && (!keep || first_near < 0)) first_near = k;
+        if (on && close && (!first_wins || first_near < 0)) first_near = k;
       }
       if (needs.curves) write_curves(on, k, full);
     }
 
-    if (judged) {
+    if (anew(judged) != 0) {
       if (lane == 0) {
         mine[2 * C + 4] = event;
         mine[2 * C + 5] = first_near;
       }
       team.sync();
       int first = n + 1, nearest = n + 1;
-      for (int q = 0; active && q < chunks; ++q) {
+      for (int q = 0; q < chunks * active; ++q) {
         const double* from = v.sums + (row * chunks + q) * words;
         const int e = static_cast<int>(from[2 * C + 4]), c = static_cast<int>(from[2 * C + 5]);
         if (e >= 0 && e < first) first = e;
         if (c >= 0 && c < nearest) nearest = c;
       }
-      near_tie = near_tie || (active && nearest <= n && nearest <= first);
-      const bool mine_first = active && event >= 0 && event == first;
+      near_tie = near_tie || (anew(active) != 0 && nearest <= n && nearest <= first);
+      const bool mine_first = anew(active) != 0 && event >= 0 && event == first;
       double removed = 0;
       if (mine_first) {
         const int from = event_t + 1 > begin ? event_t + 1 : begin;
@@ -345,19 +348,23 @@ FAE_NOINLINE __device__ bool walk_rankings(int at, int first_row, int count) {
       removed = group_sum(removed, lanes);
       const int smallest = group_smallest(saved_margin, saved_class, lanes);
       if (lane == 0 && mine_first) {
+        const std::int64_t result = (launch.row0 + turn.row + r0 + row) * p.B + v.b;
         write_int(p.first_flip, result, event);
-        write_int(p.flip_label, result, keep ? y : saved_survive ? smallest : f.bias_label);
+        write_int(p.flip_label, result,
+                  anew(keep) != 0 ? y
+                  : saved_survive ? smallest
+                                  : f.bias_label);
         if (p.removed_mass != nullptr) p.removed_mass[result] = removed;
       }
-      if (lane == 0 && active && chunk == 0 && first > n) {
-        write_never(launch, first_row + r0 + row, v.b);
+      if (lane == 0 && anew(active) != 0 && chunk == 0 && first > n) {
+        write_never(launch, turn.row + r0 + row, v.b);
       }
-    } else if (lane == 0 && active && chunk == 0) {
-      write_never(launch, first_row + r0 + row, v.b);
+    } else if (lane == 0 && anew(active) != 0 && chunk == 0) {
+      write_never(launch, turn.row + r0 + row, v.b);
     }
     team.sync();
   }
-  return near_tie;
+  note_near(here, near_tie);
 }
 
 // The same where nothing is out of the ordinary: finite, some mass, no underflow, no curves.
@@ -392,14 +399,15 @@ FAE_DEV void add_margins(const View<S, Idx>& v, int y, double own_bias, const in
 }
 
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ bool walk_plainly(int at, int first_row, int count) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+FAE_NOINLINE __device__ void walk_plainly() {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const Team<kWarp>& team = here.team;
   const View<S, Idx>& v = here.view;
   const Facts& f = here.facts;
+  const int first_row = here.state.turn.row, count = here.state.turn.count;
   const SweepParams& p = v.launch.p;
   const int n = v.n, C = v.C, y = f.label;
-  const bool keep = p.keep != 0;
+  const int keep = p.keep;
   const int threads = walk_threads(team.size, count);
   const int row = team.rank / threads;
   const int q = team.rank % threads;
@@ -408,7 +416,7 @@ FAE_NOINLINE __device__ bool walk_plainly(int at, int first_row, int count) {
   const int begin = active && q * chunk < n ? q * chunk : n;
   const int end = begin + chunk < n ? begin + chunk : n;
   const Idx* order = v.orders + (active ? row : 0) * n;
-  const auto item = [&](int t) { return static_cast<int>(order[keep ? t : n - 1 - t]); };
+  const auto item = [&](int t) { return static_cast<int>(order[anew(keep) != 0 ? t : n - 1 - t]); };
   const double own_bias = v.bias[y];
   const bool empty_flips = f.bias_label != y;
 
@@ -472,8 +480,8 @@ FAE_NOINLINE __device__ bool walk_plainly(int at, int first_row, int count) {
   // The first flip: erasing, the largest t that flips; keeping, the smallest that does not.
   const int held = end - begin;
   const unsigned long long all = held == 64 ? ~0ull : (1ull << held) - 1;
-  int event = keep ? n : -2, close = keep ? n : -2;
-  if (!keep) {
+  int event = anew(keep) != 0 ? n : -2, close = event;
+  if (anew(keep) == 0) {
     if (flips != 0) event = begin + 63 - __clzll(static_cast<long long>(flips));
     if (nears != 0) close = begin + 63 - __clzll(static_cast<long long>(nears));
     if (q == 0 && event < 0 && empty_flips) event = -1;
@@ -482,22 +490,23 @@ FAE_NOINLINE __device__ bool walk_plainly(int at, int first_row, int count) {
     if (stays != 0) event = begin + __ffsll(static_cast<long long>(stays)) - 1;
     if (nears != 0) close = begin + __ffsll(static_cast<long long>(nears)) - 1;
   }
+  const bool first_wins = anew(keep) != 0;
   for (int o = threads >> 1; o > 0; o >>= 1) {
     const int other = __shfl_xor_sync(kAllLanes, event, o);
     const int near = __shfl_xor_sync(kAllLanes, close, o);
-    event = (other > event) != keep ? other : event;
-    close = (near > close) != keep ? near : close;
+    event = (other > event) != first_wins ? other : event;
+    close = (near > close) != first_wins ? near : close;
   }
-  const bool found = keep ? event < n : event >= -1;
+  const bool found = first_wins ? event < n : event >= -1;
   double removed = 0;
   if (found) {
     for (int t = event + 1 > begin ? event + 1 : begin; t < end; ++t) removed += v.a[item(t)];
   }
   removed = group_sum(removed, threads);
   // The class with the smallest sum after the first flip; the label's sum is zero, not below.
-  int flip_label = keep ? y : f.bias_label;
+  int flip_label = first_wins ? y : f.bias_label;
   bool survives = false;
-  if (!keep && found && event >= 0) {
+  if (!first_wins && found && event >= 0) {
     for (int t = begin; t < end && t <= event; ++t) survives = survives || v.a[item(t)] > 0;
   }
   for (int o = threads >> 1; o > 0; o >>= 1) {
@@ -505,7 +514,7 @@ FAE_NOINLINE __device__ bool walk_plainly(int at, int first_row, int count) {
     survives = survives || other;
   }
   double least = HUGE_VAL;
-  for (int tile = 0; tile < C - 1 && !keep; tile += kTile) {
+  for (int tile = 0; tile < C - 1 && anew(keep) == 0; tile += kTile) {
     int classes[kTile];
     double bias[kTile];
     double sums[kTile] = {};
@@ -535,26 +544,31 @@ FAE_NOINLINE __device__ bool walk_plainly(int at, int first_row, int count) {
   if (active && q == 0) {
     if (found) {
       const std::int64_t at = (v.launch.row0 + first_row + row) * p.B + v.b;
-      write_int(p.first_flip, at, keep ? event + 1 : n - 1 - event);
+      write_int(p.first_flip, at, anew(keep) != 0 ? event + 1 : n - 1 - event);
       write_int(p.flip_label, at, flip_label);
       if (p.removed_mass != nullptr) p.removed_mass[at] = removed;
     } else {
       write_never(v.launch, first_row + row, v.b);
     }
   }
-  return active && (keep ? close <= event && close < n : close >= 0 && close >= event);
+  note_near(here, active && (anew(keep) != 0 ? close <= event && close < n
+                                             : close >= 0 && close >= event));
 }
 
-// Walks the orders in v.orders by whichever way fits. Returns whether this thread saw a near-tie.
+// Walks the turn's rankings by whichever way fits.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV bool walk_orders(int at, int row, int count) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>(at);
+FAE_DEV void walk_orders() {
+  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const Facts& f = here.facts;
-  const int chunk = walk_chunk(here.view.n, walk_threads(here.team.size, count));
+  const int chunk = walk_chunk(here.view.n, walk_threads(here.team.size, here.state.turn.count));
   const bool plain = f.finite && f.has_mass && !f.underflow && !here.view.launch.needs.curves;
-  if (plain && chunk <= kMostRanks) return walk_plainly<kWarp, S, Idx>(at, row, count);
-  if (here.view.C <= 32) return walk_rankings<kWarp, true, S, Idx>(at, row, count);
-  return walk_rankings<kWarp, false, S, Idx>(at, row, count);
+  if (plain && chunk <= kMostRanks) {
+    walk_plainly<kWarp, S, Idx>();
+  } else if (here.view.C <= 32) {
+    walk_rankings<kWarp, true, S, Idx>();
+  } else {
+    walk_rankings<kWarp, false, S, Idx>();
+  }
 }
 
 }  // namespace fae
