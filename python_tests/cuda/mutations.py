@@ -1,11 +1,15 @@
-"""Shows how tight the net of the emulated tests is by breaking the kernels, one line at a time.
+"""Shows how tight the net of the emulated tests is by breaking the kernels, one place at a time.
 
-    python python_tests/cuda/mutations.py [--only TEXT] [--table FILE]
+    python python_tests/cuda/mutations.py [--only TEXT] [--table FILE] [--seconds N]
 
-Every barrier is removed in turn, and the edits of EDITS shift an index, drop a bound or a rule.
-Each mutant is built in a copy of the sources and must make a test of test_paths.py fail. Prints a
-table (kernels/README.md holds the last one) and fails where a mutant survives that EQUIVALENT does
-not explain.
+Every barrier is removed in turn, and the edits of EDITS shift an index, drop a bound or a rule. All
+mutants are built at once, in a copy of the sources in which each place asks a switch whether it is
+the broken one; then each is switched on in a process of its own that must fail a test: of
+test_paths.py, else of the contract. Prints a table (kernels/README.md holds the last one) and fails
+where a mutant survives that EQUIVALENT does not explain.
+
+With --table, rows go to a file, and mutants that have one there are not run again: a run may be cut
+into parts of --seconds each.
 """
 
 from __future__ import annotations
@@ -13,147 +17,293 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import select
 import shutil
-import subprocess
+import signal
 import sys
-import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import emulator
+import pytest
 
 ROOT = emulator.ROOT
-BARRIER = re.compile(r"^\s*(team\.sync\(\)|sync\(\)|__syncthreads\(\)|__syncwarp\(\));\s*$")
+BARRIER = re.compile(
+    r"^(\s*)((?:here\.)?(?:team\.)?(?:sync\(\)|__syncthreads\(\)|__syncwarp\(\)));\s*$"
+)
+SWITCH = """
+namespace emu {
+// The mutant that is switched on; see python_tests/cuda/mutations.py.
+inline int active_mutant = -1;
+inline bool mutant(int number) { return active_mutant == number; }
+}  // namespace emu
+"""
+SETTER = """
+  m.def("set_mutant", [](int number) { emu::active_mutant = number; });
+"""
+SECONDS_OF_A_TEST = 60
+
+# file, text on the line (the first with it is meant), an expression there, and what it becomes
+EDITS: list[tuple[str, str, str, str]] = [
+    ("sort.cuh", "mine = (mine > other)", "mine > other", "!keep_larger"),
+    ("sort.cuh", "mine = (mine > other)", "keep_larger", "true"),
+    ("sort.cuh", "const bool swap = a < b", "a < b", "a > b"),
+    ("sort.cuh", "segment < count && i < n) v[e]", "i < n", "i < n - 1"),
+    ("sort.cuh", "ties |= 1u << e", "1u << e", "0u"),
+    ("sort.cuh", "team.lane() == 0 || ((v[0]", "team.lane() == 0", "false"),
+    ("sort.cuh", "wrong = wrong ||", "a < b", "false"),
+    ("sort.cuh", "if (((a ^ b) & ~low) == 0 && (a < b", "pair[0] > pair[1]", "false"),
+    ("sort.cuh", "const bool first = flip &&", "j == k >> 1", "false"),
+    ("sort.cuh", "if (a > b || (a == b", "i < j", "i > j"),
+    ("sort.cuh", "if (b < m) order_memory", "b < m", "b < m - 1"),
+    ("sort.cuh", "if (b < n) order_memory", "b < n", "b < n - 1"),
+    ("sort.cuh", "const bool flip = j == k >> 1;", "j == k >> 1", "false"),
+    ("walk.cuh", "(m == 0 && c < y)));", "m == 0 && c < y", "false"),
+    ("walk.cuh", "near = near || (c != y && fabs(m) < tolerance);", "fabs(m) < tolerance", "false"),
+    ("walk.cuh", "static_cast<int>(order[anew(keep)", "n - 1 - t", "t"),
+    ("walk.cuh", "k < chunk * active", "k < chunk * active", "k <= chunk * active"),
+    ("walk.cuh", "const bool full = t == n - 1;", "t == n - 1", "t == n"),
+    ("walk.cuh", "const bool flips = !full &&", "f.bias_label != y", "left"),
+    ("walk.cuh", "flips != first_wins &&", "!first_wins || event < 0", "true"),
+    ("walk.cuh", "const int from = event_t + 1", "event_t + 1", "event_t"),
+    ("walk.cuh", "f.underflow ? sums.rescale", "f.underflow", "false"),
+    ("walk.cuh", "if (!f.finite && v.bad[i] != 0)", "v.bad[i] != 0", "false"),
+    ("walk.cuh", "const bool lost = sums.bad > 0", "sums.bad > 0", "false"),
+    ("walk.cuh", "if (x2 < 0.0025)", "x2 < 0.0025", "x2 < 0.25"),
+    ("walk.cuh", "classes[j] = C == 1 ?", "other >= y ? 1 : 0", "0"),
+    ("walk.cuh", "tile + j < C - 1 ?", "tile + j < C - 1", "tile + j < C - 2"),
+    ("walk.cuh", "below = below | (sums[j] < 0)", "classes[j] < y", "false"),
+    ("walk.cuh", "const bool flip = survive ? below", "empty_flips", "true"),
+    ("walk.cuh", "begin < n && end == n) flips", "end == n", "false"),
+    ("walk.cuh", "event < 0 && empty_flips) event = -1", "empty_flips", "false"),
+    ("walk.cuh", "for (int t = event + 1 > begin", "event + 1 > begin", "event > begin"),
+    ("walk.cuh", "if (t > event) break;", "t > event", "t >= event"),
+    ("walk.cuh", "survives = survives || v.a", "v.a[item(t)] > 0", "true"),
+    ("walk.cuh", "close <= event && close < n", "close <= event", "true"),
+    ("walk.cuh", "return chunk < 8 ? 8 : chunk;", "chunk < 8 ? 8 : chunk", "chunk"),
+    ("walk.cuh", "if (plain && chunk <=", "chunk <= kMostRanks", "true"),
+    ("facts.cuh", "if (chunk < 8) chunk = 8;", "chunk < 8", "false"),
+    ("facts.cuh", "const int end = begin + chunk < m", "begin + chunk < m", "true"),
+    ("facts.cuh", "if (i < 0 || i >= v.n)", "i >= v.n", "i > v.n"),
+    ("facts.cuh", "if (i < 0 || i >= v.n)", "i < 0", "false"),
+    ("facts.cuh", "wrong = wrong || (atomicOr(&marks", "atomicOr(&marks[i >> 5], bit)", "0u"),
+    ("facts.cuh", "wrong = wrong || v.attention(i) < 0", "v.attention(i) < 0", "false"),
+    ("facts.cuh", "if (values[c] > values[best])", "values[c] > values[best]",
+     "values[c] >= values[best]"),
+    ("facts.cuh", "const bool lost = is_nan(e)", "e == infinity()", "false"),
+    ("facts.cuh", "> kUnderflowSpan;", "kUnderflowSpan", "1000.0"),
+    ("facts.cuh", "f.underflow ? v.score(i) > -infinity() : w > 0", "f.underflow", "false"),
+    ("facts.cuh", "if (c != y && fabs(v.margin[c])", "c != y", "true"),
+    ("facts.cuh", "f.tolerance = kTieTolerance *", "largest_bias", "0.0"),
+    ("facts.cuh", "status | (launch.accumulate", "launch.accumulate", "false"),
+    ("rankings.cuh", "safe = a < 0.5 * f.mass;", "a < 0.5 * f.mass", "true"),
+    ("rankings.cuh", "rounding < kSafeError * others", "rounding < kSafeError * others", "true"),
+    ("rankings.cuh", "safe = c == y || fabs(m) >=", "fabs(m) >= f.tolerance * others", "true"),
+    ("rankings.cuh", "!(f.underflow && i == f.top_item)", "i == f.top_item", "false"),
+    ("rankings.cuh", "if (k > 0 && (margin", "k > 0", "k >= 0"),
+    ("rankings.cuh", "(margin == 0 && c < y))) flip", "c < y", "c > y"),
+    ("rankings.cuh", "if (fabs(margin) < f.tolerance * mass) near", "f.tolerance * mass", "0.0"),
+    ("rankings.cuh", "if (over + size * t < needed)", "size * t", "0 * t"),
+    ("rankings.cuh", "flip == m.size && c < m.label", "c < m.label", "false"),
+    ("rankings.cuh", "if (c == f.label) return -1;", "c == f.label", "false"),
+    ("rankings.cuh", "step - 1 < m.runner_up ?", "step - 1 < m.runner_up", "step <= m.runner_up"),
+    ("rankings.cuh", "if (v.C == 1) return 1;", "1", "2"),
+    ("rankings.cuh", "if (!f.finite || !is_positive", "!is_positive(v, f, i)", "false"),
+    ("rankings.cuh", "taken[i] != 0) continue;", "taken[i] != 0", "false"),
+    ("rankings.cuh", "const bool heavy = w > 0.5", "w > 0.5 * mass", "false"),
+    ("rankings.cuh", "item = team.min(least == first", "least == first", "true"),
+    ("rankings.cuh", "if (j == i) continue;", "j == i", "false"),
+    ("rankings.cuh", "v.g[i] - (others > 0 ?", "others > 0", "true"),
+    ("project.cuh", "if (i >= rows.n || c >= rows.C) return;", "i >= rows.n", "i > rows.n"),
+    ("project.cuh", "if (i >= rows.n || c >= rows.C) return;", "c >= rows.C", "c > rows.C"),
+    ("project.cuh", "if (index < last) write", "index < last", "true"),
+    ("project.cuh", "for (int d = q * kVec; d < D; d +=", "d < D", "d < D - 1"),
+    ("project.cuh", "for (int d = q * kVec; d < D; d +=", "q * kVec", "q * kVec + 1"),
+    ("project.cuh", "(i < rows.n ? i : rows.n - 1)", "i < rows.n", "i <= rows.n"),
+    ("project.cuh", "(c0 + c < rows.C ? c0 + c", "c0 + c < rows.C", "c0 + c <= rows.C"),
+    ("project.cuh", "if (!is_finite(rounded)) rows.bad", "!is_finite(rounded)", "false"),
+    ("project.cuh", "square > 1e-25 && square < 1e35", "square > 1e-25", "true"),
+    ("project.cuh", "rows.D > kFloatSpan * rows.lanes", "kFloatSpan", "16 * kFloatSpan"),
+    ("sweep.cuh", "broken = t0 < 0", "t0 < 0", "false"),
+    ("sweep.cuh", "broken = t0 < 0", "t1 > p.T", "false"),
+    ("sweep.cuh", "broken = t0 < 0", "n < 0", "false"),
+    ("sweep.cuh", "b == p.B - 1 && t1 != p.T", "t1 != p.T", "false"),
+    ("sweep.cuh", "if (at >= (big ?", "(big ? counters->big : counters->mid)",
+     "(big ? counters->big : counters->mid) - 1"),
+    ("sweep.cuh", "team.rank < launch.grain && b <", "b < launch.p.B", "b <= launch.p.B"),
+    ("sweep.cuh", "broken = at >= static_cast", "at", "0ull"),
+    ("sweep.cuh", "state.view.bad[i] = bad[i]", "state.view.n", "0"),
+    ("sweep.cuh", "if (m.sorted != winner)", "m.sorted != winner", "false"),
+    ("sweep.cuh", "turn.near != 0 && team.leads()", "turn.near != 0", "false"),
+    ("sweep.cuh", "s.turn.near != 0, kNearTie", "s.turn.near != 0", "false"),
+    ("layout.cuh", "l.cs = static_cast", "(C | 1)", "(C - 1)"),
+    ("layout.cuh", "l.s = reserve", "items * l.cs * real_bytes", "items * l.cs * real_bytes - 16"),
+    ("layout.cuh", "l.sums = reserve", "group_words(C) * 8", "group_words(C) * 4"),
+    ("layout.cuh", "return P > 32 * each ?", "32 * each", "64 * each"),
+    ("team.cuh", "if (lane() >= o) up +=", "lane() >= o", "true"),
+    ("team.cuh", "w > warp(); --w", "w > warp()", "w > warp() + 1"),
+    ("pooled.cu", "if (m < 0 || m >= p.M || d >= p.D) return;", "m >= p.M", "m > p.M"),
+    ("pooled.cu", "if (m < 0 || m >= p.M || d >= p.D) return;", "d >= p.D", "d > p.D"),
+    ("pooled.cu", "first_point + n < p.point_begin", "first_point + n < p.point_begin",
+     "first_point + n <= p.point_begin"),
+    ("pooled.cu", "i >= 0 && i < n;", "i < n", "i <= n"),
+]  # fmt: skip
+
+# Mutants that no test can tell from the original, and why.
+EQUIVALENT: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
 class Mutant:
     file: str
     line: int
-    before: str
-    after: str
+    text: str
     name: str
 
-
-# file, text on the line, what it becomes
-EDITS = [
-    ("sort.cuh", "keep_larger ? v[e] : other[e]", ("mine_larger == keep_larger", "!mine_larger")),
-    ("sort.cuh", "threads - 1, (team.rank", ("threads - 1", "threads >> 1")),
-    ("sort.cuh", "i < n) v[e] = (word", ("i < n)", "i <= n)")),
-    ("sort.cuh", "const bool first = flip &&", ("flip &&", "false &&")),
-    ("sort.cuh", "wrong = wrong || (((a ^ b)", ("a < b", "false")),
-    ("walk.cuh", "(m == 0 && c < y)));", ("(m == 0 && c < y)", "false")),
-    ("walk.cuh", "order[keep ? t : n - 1 - t]", ("n - 1 - t", "n - t")),
-    ("walk.cuh", "for (int k = 0; active && k < chunk; ++k)", ("k < chunk", "k <= chunk")),
-    ("walk.cuh", "const bool full = t == n - 1;", ("t == n - 1", "t == n")),
-    (
-        "walk.cuh",
-        "const int from = event_t + 1",
-        ("event_t + 1 > begin ?", "event_t > begin ?"),
-    ),
-    ("facts.cuh", "if (chunk < 8) chunk = 8;", ("chunk < 8", "chunk < 0")),
-    (
-        "facts.cuh",
-        "const int end = begin + chunk < m",
-        ("begin + chunk < m ?", "true ?"),
-    ),
-    ("facts.cuh", "if (i < 0 || i >= v.n)", ("i >= v.n", "i > v.n")),
-    ("facts.cuh", "atomicOr(&marks", ("wrong ||", "wrong &&")),
-    ("rankings.cuh", "safe = a < 0.5", ("a < 0.5 * f.mass", "true")),
-    ("rankings.cuh", "if (k > 0 && (margin", ("k > 0 &&", "k >= 0 &&")),
-    ("rankings.cuh", "if (over + size * t < needed)", ("size * t", "0 * t")),
-    ("rankings.cuh", "taken[i] != 0) continue;", ("taken[i] != 0", "false")),
-    ("project.cuh", "if (i >= rows.n || c >= rows.C) return;", ("i >= rows.n ||", "false ||")),
-    ("project.cuh", "if (i >= rows.n || c >= rows.C) return;", ("|| c >= rows.C", "")),
-    ("project.cuh", "if (index < last) write", ("index < last", "true")),
-    ("project.cuh", "for (int u = q; u < vectors", ("u = q;", "u = q + 1;")),
-    ("sweep.cuh", "broken = t0 < 0", ("t0 < 0 ||", "")),
-    ("sweep.cuh", "broken = t0 < 0", ("t1 > p.T ||", "")),
-    ("sweep.cuh", "if (at >= count) break;", ("at >= count", "at > count")),
-    ("layout.cuh", "l.cs = static_cast", ("(C | 1)", "(C - 1)")),
-]
-
-# Barriers that no schedule can show missing, and why.
-EQUIVALENT: dict[str, str] = {}
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line + 1}"
 
 
-def mutants() -> list[Mutant]:
-    found = []
-    folder = ROOT / "kernels" / "cuda"
-    for path in sorted(folder.glob("*.cu*")):
-        for number, line in enumerate(path.read_text().splitlines()):
-            if BARRIER.match(line):
-                found.append(Mutant(path.name, number, line, "", "barrier removed"))
-    for name, text, (old, new) in EDITS:
-        lines = (folder / name).read_text().splitlines()
-        at = [i for i, line in enumerate(lines) if text in line]
-        if len(at) == 0 or old not in lines[at[0]]:
+def instrument(folder: Path) -> list[Mutant]:
+    """Put a switch at every place of the sources in `folder`; their numbers are list positions."""
+    found: list[Mutant] = []
+    lines = {p.name: p.read_text().splitlines() for p in sorted(folder.glob("*.cu*"))}
+    edits: dict[tuple[str, int, str], list[tuple[int, str]]] = {}
+    for name, text, old, new in EDITS:
+        at = [i for i, line in enumerate(lines[name]) if text in line]
+        if not at or old not in lines[name][at[0]]:
             raise SystemExit(f"{name}: no line has {text!r} with {old!r}; update EDITS")
-        line = lines[at[0]]
-        found.append(Mutant(name, at[0], line, line.replace(old, new, 1), f"`{old}` to `{new}`"))
+        edits.setdefault((name, at[0], old), []).append((len(found), new))
+        found.append(Mutant(name, at[0], text, f"`{old}` becomes `{new}`"))
+    # From the right, so that places on one line stay where they are.
+    places = [(name, line, lines[name][line].index(old), old) for name, line, old in edits]
+    for name, line, column, old in sorted(places, reverse=True):
+        text = old
+        for number, new in edits[name, line, old]:
+            text = f"(emu::mutant({number}) ? ({new}) : ({text}))"
+        before = lines[name][line]
+        lines[name][line] = before[:column] + text + before[column + len(old) :]
+    for name, all_lines in lines.items():
+        for i, line in enumerate(all_lines):
+            match = BARRIER.match(line)
+            if match:
+                all_lines[i] = f"{match[1]}if (!emu::mutant({len(found)})) {match[2]};"
+                found.append(Mutant(name, i, match[2], f"`{match[2]}` removed"))
+        (folder / name).write_text("\n".join(all_lines) + "\n")
+    header = folder / "emulator" / "emulator.h"
+    header.write_text(header.read_text() + SWITCH)
+    module = folder / "emulator" / "module.cpp"
+    head, tail = module.read_text().split("  m.doc() =", 1)
+    module.write_text(head + SETTER + "  m.doc() =" + tail)
     return found
 
 
-def check(mutant: Mutant, work: Path) -> str:
-    """What the tests say of a mutant: killed by a test, by the build, or survived."""
-    path = work / "kernels" / "cuda" / mutant.file
-    original = path.read_text()
-    lines = original.splitlines()
-    assert lines[mutant.line] == mutant.before
-    lines[mutant.line] = mutant.after
-    path.write_text("\n".join(lines) + "\n")
-    try:
-        try:
-            emulator.build(work / "build", work)
-        except RuntimeError:
-            return "killed by the compiler"
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "test_paths.py"],
-            cwd=ROOT / "python_tests" / "cuda",
-            env=os.environ
-            | {
-                "FASTATTNERASE_EMU_BUILD": str(work / "build"),
-                "FASTATTNERASE_EMU_SOURCE": str(work),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=900,
-        )
-    except subprocess.TimeoutExpired:
-        return "killed by the clock"
-    finally:
-        path.write_text(original)
-    if done.returncode == 0:
-        return "SURVIVED"
-    failed = re.search(r"FAILED \S+::(\S+)", done.stdout)
-    return f"killed by {failed.group(1)}" if failed else f"killed (status {done.returncode})"
+def refresh(fresh: Path, source: Path) -> None:
+    """Move what differs, so that nothing else is compiled again."""
+    for path in fresh.rglob("*"):
+        target = source / path.relative_to(fresh)
+        if path.is_file() and (not target.exists() or target.read_bytes() != path.read_bytes()):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+
+
+class Reporter:
+    """A pytest plugin that says what each test did: a point, or the name of one that failed."""
+
+    def __init__(self, pipe: int) -> None:
+        self.pipe = pipe
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        text = report.nodeid.split("::")[-1] + "\n" if report.failed else "."
+        os.write(self.pipe, text.encode()[:500])
+
+
+def run_tests(number: int, pipe: int, with_contract: bool) -> None:
+    """Run the tests with one mutant switched on, up to the first that fails."""
+    emulator.module().set_mutant(number)
+    here = ROOT / "python_tests"
+    suites = [[str(here / "cuda" / "test_paths.py")]]
+    if with_contract:
+        suites.append(["--backends", "cuda-emulated", str(here / "contract")])
+    for arguments in suites:
+        options = ["-x", "-q", "-p", "no:cacheprovider", *arguments]
+        if pytest.main(options, plugins=[Reporter(pipe)]) != 0:
+            os.write(pipe, b"pytest\n")
+            return
+
+
+def check(number: int, with_contract: bool) -> str:
+    """What the tests say of a mutant: killed by a test, a crash or the clock, or survived."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        run_tests(number, write, with_contract)
+        os._exit(0)
+    os.close(write)
+    said = b""
+    while True:
+        # At the end of the pipe the child is done, whichever way.
+        if not select.select([read], [], [], SECONDS_OF_A_TEST)[0]:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            os.close(read)
+            return "killed by the clock: a test hangs"
+        new = os.read(read, 4096)
+        if not new:
+            break
+        said += new
+    os.close(read)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return f"killed by signal {os.WTERMSIG(status)}"
+    failed = said.decode().replace(".", "").split("\n")[0] if b"\n" in said else ""
+    return f"killed by `{failed}`" if failed else "SURVIVED"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="mutants whose file or line has this text")
-    parser.add_argument("--table", type=Path, help="append rows to this file as they are known")
+    parser.add_argument("--only", default="", help="mutants whose place or name has this text")
+    parser.add_argument("--table", type=Path, help="rows known and to come")
+    parser.add_argument("--paths-only", action="store_true", help="without the contract's tests")
+    parser.add_argument("--seconds", type=float, default=1e9, help="start no mutant after these")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "mutants")
     args = parser.parse_args()
-    survivors = 0
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        shutil.copytree(ROOT / "kernels", work / "kernels")
-        shutil.copytree(ROOT / "csrc", work / "csrc")
-        for mutant in mutants():
-            if args.only not in f"{mutant.file} {mutant.before}":
-                continue
-            verdict = check(mutant, work)
-            place = f"{mutant.file}:{mutant.line + 1}"
-            if verdict == "SURVIVED":
-                verdict = EQUIVALENT.get(place, verdict)
-                survivors += verdict == "SURVIVED"
-            row = f"| {place} | {mutant.name} | {verdict} |"
-            sys.stdout.write(row + "\n")
-            sys.stdout.flush()
-            if args.table:
-                with args.table.open("a") as table:
-                    table.write(row + "\n")
+    fresh, source = args.work / "fresh", args.work / "source"
+    shutil.rmtree(fresh, ignore_errors=True)
+    for folder in ("kernels", "csrc"):
+        shutil.copytree(ROOT / folder, fresh / folder)
+    all_mutants = instrument(fresh / "kernels" / "cuda")
+    refresh(fresh, source)
+    emulator.BUILD = args.work / "build"
+    emulator.build.__defaults__ = (args.work / "build", source, "")
+    emulator.module().set_mutant(-1)
+    table = args.table.read_text() if args.table and args.table.exists() else ""
+    started, survivors, left = time.monotonic(), 0, 0
+    for number, mutant in enumerate(all_mutants):
+        start_of_row = f"| `{mutant.place}` | {mutant.name} |"
+        if args.only not in start_of_row or start_of_row in table:
+            continue
+        if time.monotonic() - started > args.seconds:
+            left += 1
+            continue
+        verdict = check(number, not args.paths_only)
+        if verdict == "SURVIVED":
+            verdict = EQUIVALENT.get(f"{mutant.file}: {mutant.text}: {mutant.name}", verdict)
+            survivors += verdict == "SURVIVED"
+        row = f"{start_of_row} {verdict} |\n"
+        sys.stdout.write(row)
+        sys.stdout.flush()
+        if args.table:
+            with args.table.open("a") as file:
+                file.write(row)
+    if left:
+        sys.stdout.write(f"{left} mutants left\n")
     raise SystemExit(1 if survivors else 0)
 
 

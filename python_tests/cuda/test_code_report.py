@@ -1,14 +1,13 @@
 """What nvcc makes of the kernels, against the budgets written next to them.
 
-Compiles the float32 sweep for Hopper, which takes no GPU; the compiled code is kept in build/nvcc
-under a name made of its sources. Without nvcc these tests skip.
+Compiles every source for Hopper, which takes no GPU; the compiled code is kept in build/nvcc under
+a name made of the sources. Without nvcc these tests skip.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -21,6 +20,9 @@ import pytest
 CUDA = emulator.ROOT / "kernels" / "cuda"
 BUDGETS = json.loads((CUDA / "budgets.json").read_text())
 FLAGS = ["-std=c++20", "-O3", "-fmad=false", "--expt-relaxed-constexpr", "--expt-extended-lambda"]
+# Of a multiprocessor of compute capability 9.0.
+REGISTERS, THREADS, SHARED = 65536, 2048, 233472
+PER_BLOCK_RESERVED = 1024  # bytes of shared memory the system keeps a block
 
 
 def _disassembler() -> str | None:
@@ -34,21 +36,22 @@ def _disassembler() -> str | None:
 
 
 @cache
-def compiled() -> tuple[str, str]:
-    """What ptxas reports, and the machine code."""
+def compiled(source: str) -> tuple[str, str]:
+    """What ptxas reports of a source, and the machine code."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("no nvcc here")
     disassembler = _disassembler()
     if disassembler is None:
         pytest.skip("no nvdisasm here")
-    sources = sorted([*CUDA.glob("*.cu*"), *(emulator.ROOT / "csrc" / "include").rglob("*.h")])
-    name = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
-    folder = emulator.ROOT / "build" / "nvcc" / name
+    parts = [*CUDA.glob("*.cuh"), CUDA / source]
+    parts += (emulator.ROOT / "csrc" / "include").rglob("*.h")
+    name = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(parts))).hexdigest()[:16]
+    folder = emulator.ROOT / "build" / "nvcc" / f"{Path(source).stem}-{name}"
     report, code = folder / "report.txt", folder / "code.sass"
     if not code.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        cubin = folder / "sweep.cubin"
+        cubin = folder / "code.cubin"
         arch = BUDGETS["architecture"]
         done = subprocess.run(
             [
@@ -61,59 +64,102 @@ def compiled() -> tuple[str, str]:
                 "-cubin",
                 "-o",
                 str(cubin),
-                str(CUDA / BUDGETS["source"]),
+                str(CUDA / source),
             ],
             capture_output=True,
             text=True,
             check=True,
-            env=os.environ,
         )
-        report.write_text(done.stdout + done.stderr)
         listing = subprocess.run(
             [disassembler, "-c", str(cubin)], capture_output=True, text=True, check=True
         )
+        report.write_text(done.stdout + done.stderr)
         code.write_text(listing.stdout)
     return report.read_text(), code.read_text()
 
 
-@pytest.mark.parametrize("kernel", BUDGETS["kernels"])
-def test_registers_and_stack_are_within_the_budget(kernel):
-    report, _ = compiled()
-    used = re.search(
-        rf"Function properties for _ZN3fae\d+{kernel}I.*\n.*\n.*Used (\d+) registers(.*)", report
-    )
-    assert used is not None, report
-    stack = re.search(r"(\d+) bytes cumulative stack", used.group(2))
-    budget = BUDGETS["kernels"][kernel]
-    assert int(used.group(1)) <= budget["registers"]
-    assert int(stack.group(1) if stack else 0) <= budget["stack_bytes"]
+def functions(report: str) -> list[tuple[str, dict[str, int]]]:
+    """Mangled name and numbers of every kernel and every function that kernels call."""
+    found = []
+    lines = report.splitlines()
+    for number, line in enumerate(lines):
+        name = re.search(r"Function properties for (\S+)", line)
+        if name is None:
+            continue
+        numbers = re.search(
+            r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads",
+            lines[number + 1],
+        )
+        assert numbers is not None, lines[number : number + 2]
+        row = dict(zip(("stack", "stores", "loads"), map(int, numbers.groups()), strict=True))
+        used = re.search(
+            r"Used (\d+) registers", lines[number + 2] if number + 2 < len(lines) else ""
+        )
+        if used is not None:
+            row["registers"] = int(used.group(1))
+        found.append((name.group(1), row))
+    return found
 
 
-def test_the_projection_loads_16_bytes_at_a_time_and_keeps_its_sums_in_registers():
-    """The innermost loop of four float32 rows and ten classes: 4 · 4 · (10 + 1) products."""
-    _, code = compiled()
-    body = code.split("project_rows", 1)[1]
-    operations: list[str] = []
-    labels: dict[str, int] = {}
-    loops = []
-    for line in body.splitlines():
-        label = re.match(r"(\.L_x_\d+):", line.strip())
-        if label:
-            labels[label.group(1)] = len(operations)
-        operation = re.search(r"/\*[0-9a-f]{4,6}\*/\s+(.*?);", line)
-        if operation:
-            operations.append(operation.group(1))
-            back = re.search(r"BRA.*?(\.L_x_\d+)", operation.group(1))
-            if back and back.group(1) in labels:
-                loops.append(operations[labels[back.group(1)] :])
-    budget = BUDGETS["projection"]
+@pytest.mark.parametrize("source", BUDGETS["sources"])
+def test_nothing_spills_and_registers_are_within_the_budget(source):
+    """Every kernel has a budget, every budget a kernel; calls count, since they may spill too."""
+    budgets = BUDGETS["sources"][source]
+    kernels = set()
+    for name, row in functions(compiled(source)[0]):
+        assert (row["stores"], row["loads"], row["stack"]) == (0, 0, 0), name
+        if "registers" in row:
+            (kernel,) = (k for k in budgets if re.search(rf"\d{k}I", name))
+            kernels.add(kernel)
+            assert row["registers"] <= budgets[kernel]["registers"], name
+    assert kernels == set(budgets)
+
+
+@pytest.mark.parametrize("source", BUDGETS["sources"])
+def test_occupancy_is_what_the_budget_says(source):
+    """Threads that registers, launch bounds and the planned shared memory let be resident."""
+    for name, budget in BUDGETS["sources"][source].items():
+        by_registers = REGISTERS // (-(-budget["registers"] // 8) * 8 * 32) * 32
+        by_shared = SHARED // (budget["shared_bytes"] + PER_BLOCK_RESERVED) * budget["threads"]
+        resident = min(by_registers, by_shared, THREADS) // budget["threads"] * budget["threads"]
+        assert 100 * resident // THREADS == budget["occupancy_percent"], name
+        assert budget["occupancy_percent"] >= 50 or budget["reason"], name
+
+
+def loops(code: str, function: str) -> list[list[str]]:
+    """The machine code's loops without a loop inside, of the functions with this in their name."""
+    found: list[list[str]] = []
+    for body in re.split(r"^\s*\.type\s+", code, flags=re.MULTILINE)[1:]:
+        if function not in body.split(",", 1)[0]:
+            continue
+        operations: list[str] = []
+        labels: dict[str, int] = {}
+        last_back = 0
+        for line in body.splitlines():
+            label = re.match(r"(\.L_x_\d+):", line.strip())
+            if label:
+                labels[label.group(1)] = len(operations)
+            operation = re.search(r"/\*[0-9a-f]{4,6}\*/\s+(.*?);", line)
+            if operation:
+                operations.append(operation.group(1))
+                back = re.search(r"BRA.*?(\.L_x_\d+)", operation.group(1))
+                if back and back.group(1) in labels and labels[back.group(1)] >= last_back:
+                    found.append(operations[labels[back.group(1)] :])
+                    last_back = len(operations)
+    return found
+
+
+@pytest.mark.parametrize("variant", BUDGETS["projection"], ids=lambda variant: variant["mangled"])
+def test_the_projection_loads_16_bytes_at_a_time_and_keeps_its_sums_in_registers(variant):
+    """The loop over features: kRows rows' loads, a load a class of the head, then products only."""
     hot = [
         loop
-        for loop in loops
-        if sum("FFMA" in x for x in loop) == budget["hot_loop_fma"]
-        and sum("LDG.E.EF.128" in x for x in loop) == budget["vector_loads_of_values"]
-        and len(loop) < 400
+        for loop in loops(compiled(variant["source"])[1], f"project_tileI{variant['mangled']}EEd")
+        if sum(variant["product"] in x for x in loop) == variant["products"]
     ]
-    assert hot, "no innermost loop has the expected products and 16-byte loads"
-    for loop in hot:
-        assert sum("LDL" in x or "STL" in x for x in loop) == budget["local_memory"]
+    assert len(hot) == 1, "no loop has the expected number of products"
+    (loop,) = hot
+    assert sum("LDG.E.EF.128" in x for x in loop) == variant["loads_of_values"]
+    assert sum("LDG.E.128" in x for x in loop) == variant["loads_of_the_head"]
+    assert not any(re.search(r"\b(LDL|STL|LD|ST)\b", x) for x in loop)
+    assert len(loop) <= variant["most_instructions"]

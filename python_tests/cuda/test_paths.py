@@ -203,6 +203,23 @@ def test_keys_that_differ_below_what_a_sort_word_holds(cuda):
     assert out.order[0].tolist() == list(range(63, -1, -1))
 
 
+@pytest.mark.parametrize("n", [32, 64, 300])
+def test_two_keys_that_a_sort_word_cannot_tell_apart_at_every_rank(cuda, n):
+    """Instance r: keys far from each other but those of ranks r and r + 1, in the wrong order."""
+    ranks = range(0, n - 1, 1 if n < 100 else 7)
+    lengths = [n] * len(ranks)
+    p = problem(lengths, 4, 2, (RankingKind.GIVEN_KEYS,), dtype=torch.float64)
+    keys = torch.arange(n, 0, -1, dtype=torch.float64).repeat(len(lengths), 1)  # [B, n]
+    for b, r in enumerate(ranks):
+        keys[b, r] = torch.nextafter(keys[b, r + 1], torch.tensor(0.0, dtype=torch.float64))
+    object.__setattr__(p, "keys", (keys.flatten(),))
+    out = run(cuda, p)
+    assert out.order is not None
+    for b, r in enumerate(ranks):
+        expected = [*range(r), r + 1, r, *range(r + 2, n)]
+        assert out.order[0, b * n : (b + 1) * n].tolist() == expected
+
+
 INVALID = 64
 
 
