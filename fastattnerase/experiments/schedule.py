@@ -100,10 +100,6 @@ def run(workspace: Workspace[U], jobs: int, watcher: Watcher[U]) -> dict[str, An
         return workspace.write_manifest()
 
 
-def _cost(unit: Unit) -> float:
-    return unit.cost
-
-
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
     import fcntl

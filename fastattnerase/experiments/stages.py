@@ -7,12 +7,10 @@ before belongs to an unfinished unit, and the stage's own files say where to go 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -184,7 +182,7 @@ class Workspace:
         """
         folder = self.folder(unit)
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
+        with rundir.locked(folder):
             before = self.done(unit)
             if before is not None:
                 return before
@@ -403,24 +401,13 @@ class Workspace:
                     else sorted(
                         path.relative_to(folder).as_posix()
                         for path in folder.rglob("*")
-                        if path.is_file() and path.name not in (DONE, _LOCK)
+                        if path.is_file() and path.name not in (DONE, rundir.LOCK)
                     ),
                 }
             )
         manifest = {"study": self.study.to_dict(), "only": list(self.only), "units": units}
         rundir.write_json(self.out / MANIFEST, manifest | rundir.provenance())
         return manifest
-
-
-_LOCK = ".lock"
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Wait until nobody else works in a folder: a killed call's child may for a moment."""
-    with open(folder / _LOCK, "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _before(unit: Unit) -> Unit:

@@ -393,14 +393,18 @@ class Workspace:
         Returns:
             The result.
         """
-        started = time.monotonic()
         folder = self.folder(unit)
         folder.mkdir(parents=True, exist_ok=True)
-        result = self._prepare(unit) if unit.is_data else self._cell(unit, folder, report)
-        result |= {"state": self.state(unit), "seconds": time.monotonic() - started}
-        rundir.write_json(folder / rundir.RESULT, result)
-        shutil.rmtree(folder / "checkpoint", ignore_errors=True)  # data have none
-        return result
+        with rundir.locked(folder):
+            before = self.done(unit)
+            if before is not None:
+                return before
+            started = time.monotonic()
+            result = self._prepare(unit) if unit.is_data else self._cell(unit, folder, report)
+            result |= {"state": self.state(unit), "seconds": time.monotonic() - started}
+            rundir.write_json(folder / rundir.RESULT, result)
+            shutil.rmtree(folder / "checkpoint", ignore_errors=True)  # data have none
+            return result
 
     def write_manifest(self) -> dict[str, Any]:
         """Write which units there are and which are done."""

@@ -49,7 +49,8 @@ def kill_and_compare(
     run(command(study, whole, jobs, until))
     durations = [seconds or 0.0 for seconds in units_of(whole).values()]
     chance = random.Random(seed)
-    hits = kill_at_random(command(study, killed, jobs, until), killed, durations, kills, chance)
+    arguments = command(study, killed, jobs, until)
+    hits = kill_at_random(arguments, killed, durations, kills, chance, jobs)
     for number, hit in enumerate(hits, start=1):
         print(f"kill {number}: {hit}", flush=True)  # noqa: T201
     run(command(study, killed, jobs, until))

@@ -35,7 +35,8 @@ class Kill:
     def __str__(self) -> str:
         if self.ended:
             return "the command had ended"
-        where = ", ".join(self.hit) or "no unit begun"
+        nothing = "what follows them" if self.done == self.units else "no unit begun"
+        where = ", ".join(self.hit) or nothing
         return f"{self.done} of {self.units} units done, {self.seconds:.2f} s into {where}"
 
 
@@ -61,6 +62,7 @@ def kill_at_random(
     durations: list[float],
     kills: int,
     chance: random.Random,
+    jobs: int = 1,
 ) -> Iterator[Kill]:
     """Start a command and kill it, again and again; each kill at a random moment of a random unit.
 
@@ -72,6 +74,7 @@ def kill_at_random(
         durations: seconds of each unit in a run that nobody killed.
         kills: how many.
         chance: of the moments.
+        jobs: units at a time; so much sooner is the next one done.
 
     Yields:
         What each kill hit.
@@ -82,7 +85,7 @@ def kill_at_random(
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while process.poll() is None and not _has_done(out, place, launched):
             time.sleep(_LOOK)
-        delay = chance.uniform(0, durations[place])
+        delay = chance.uniform(0, durations[place] / jobs)
         try:
             process.wait(timeout=delay)
             ended = True

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from experiments.kill_wen import kill_and_compare
 from wen_study import OPTIONS, run, treebank
 
 from fastattnerase import mi
@@ -147,6 +148,22 @@ def test_an_interrupted_study_ends_with_the_same_numbers(
     assert all(unit["done"] for unit in manifest["units"].values())
 
 
+def test_killed_and_restarted_it_ends_with_the_same_numbers(tmp_path: Path) -> None:
+    compared, differences = kill_and_compare(tmp_path, kills=2, jobs=1, studies="adversary")
+    assert compared > 10
+    assert differences == []
+
+
+def test_the_largest_seed_is_one_of_every_generator(tmp_path: Path) -> None:
+    """An adversary's is larger than its study's; the data are made as for any seed."""
+    most = 2**63 - 1 - 2_000_003
+    options = replace(
+        OPTIONS, small_seeds=(most,), studies=("adversary", "fix"), adversary_epochs=1
+    )
+    workspace = Workspace(options, treebank(tmp_path / "root"), tmp_path / "out")
+    assert len(run(workspace).finished_units) == 10
+
+
 def test_other_options_in_the_same_folder(finished: Workspace) -> None:
     other = Workspace(replace(OPTIONS, epochs=3), finished.root, finished.out)
     with pytest.raises(RunError, match="epochs is 2 there and 3 here"):
@@ -174,7 +191,12 @@ def test_what_cannot_be_measured_is_said(finished: Workspace, tmp_path: Path) ->
     [
         ({"datasets": ("sst", "trec")}, "datasets is sst, trec; distinct names of sst, imdb"),
         ({"encoders": ("gru",)}, "encoders is gru; distinct names of bilstm, cnn, mlp"),
-        ({"seeds": (0, 0)}, r"seeds is \(0, 0\); distinct numbers from 0 are needed"),
+        ({"seeds": (0, 0)}, r"seeds is \(0, 0\); distinct numbers from 0 to \d+ are needed"),
+        ({"seeds": (0, -1)}, r"seeds is \(0, -1\)"),
+        (
+            {"small_seeds": (2**63 - 1,)},
+            "distinct numbers from 0 to 9223372036852775804 are needed",
+        ),
         ({"studies": ()}, "studies is empty"),
         ({"channels": 0}, "channels is 0; at least 1 is needed"),
         ({"gumbel_noise": "old"}, "gumbel_noise: got 'old'; fresh or shared is needed"),

@@ -300,6 +300,7 @@ def test_errors_say_what_to_do() -> None:
     ("options", "message"),
     [
         ({"seed": -1}, "seed is -1"),
+        ({"seed": 2**32}, "seed is 4294967296; it must be 0 to 2**32 - 1"),
         ({"ranks": 0}, "ranks is 0; it must be both, weights, length or a number from 1"),
         ({"ranks": "all"}, "ranks is 'all'"),
         ({"clusters": "minimal"}, "clusters is 'minimal'; it must be largest, smallest or a"),
