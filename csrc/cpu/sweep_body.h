@@ -383,35 +383,35 @@ inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, 
   Arena run_arena(work);
   const RunMemory run = lay_out_run(p, run_arena);
   char* const rest = work + run_arena.used();
-  const bool in_registers = short_possible(p);
-  std::int64_t projected = begin;  // the end of the run
-  std::int64_t run_begin = 0;      // its first item
-  for (std::int64_t b = begin; b < end; ++b) {
-    const std::int64_t first = p.offsets[b];
-    const std::int64_t n = p.offsets[b + 1] - first;
-    if (b >= projected) {
-      run_begin = first;
-      projected = project_run(p, packed_weights, run, b, end);
-    }
-    if (b >= projected) {
-      const Error error = run_alone(c, b, shared, rest);
+  const bool in_blocks = short_possible(p);
+  unsigned char general[kRun];  // of the run's instances, whether they go one by one
+  for (std::int64_t b = begin; b < end;) {
+    const std::int64_t to = project_run(p, packed_weights, run, b, end);
+    if (to == b) {
+      const Error error = run_alone(c, b++, shared, rest);
       if (error.fault != Fault::kNone) return error;
       continue;
     }
-    float* columns = run.columns + (first - run_begin);
-    const float* norm2 = run.norm2 + (first - run_begin);
-    if (in_registers && n > 0 && n <= kShort && sweep_short(c, b, columns, kRun + 16, norm2))
-      continue;
-    const Error error = load_prepared(c, b, shared);
-    if (error.fault != Fault::kNone) return error;
-    Instance& I = instance_at(shared);
-    I.columns = columns;
-    I.pitch = kRun + 16;
-    for (std::int64_t i = 0; i < n; ++i) {
-      if (i == 0 || norm2[i] > I.norm2[0]) I.norm2[0] = norm2[i];
+    if (in_blocks) {
+      sweep_short(c, run, b, to, general);
+    } else {
+      memset(general, 1, to - b);
     }
-    const Error later = complete(c, shared, rest);
-    if (later.fault != Fault::kNone) return later;
+    const std::int64_t run_first = p.offsets[b], run_begin = b;
+    for (; b < to; ++b) {
+      if (general[b - run_begin] == 0) continue;
+      const Error error = load_prepared(c, b, shared);
+      if (error.fault != Fault::kNone) return error;
+      Instance& I = instance_at(shared);
+      I.columns = run.columns + (p.offsets[b] - run_first);
+      I.pitch = kRun + 16;
+      for (std::int64_t i = 0; i < I.n; ++i) {
+        const float norm2 = run.norm2[p.offsets[b] - run_first + i];
+        if (i == 0 || norm2 > I.norm2[0]) I.norm2[0] = norm2;
+      }
+      const Error later = complete(c, shared, rest);
+      if (later.fault != Fault::kNone) return later;
+    }
   }
   return {};
 }
