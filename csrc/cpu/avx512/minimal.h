@@ -149,13 +149,17 @@ inline std::int64_t part_margins(double* margins, std::int64_t m, double pivot, 
   return kept;
 }
 
-constexpr std::int64_t kTooNear = -2;  // for the sort to decide
+struct Selected {
+  std::int64_t first;  // the first k; about it where it is not clear
+  double last;         // the least margin of those k
+  bool clear;          // whether no sum is near zero; else the sort decides
+};
 
-// The first k at which `taken` plus the sum of m margins less the k largest is negative, where it is
-// clear; `taken` is the sum of smaller margins, 0 without. Leaves the least margin of those k. The
-// margins and `other` (scratch) are destroyed. Some margin or `taken` is negative.
-inline std::int64_t select_first(double tolerance, double taken, double* margins, double* other,
-                                 std::int64_t m, double* last) {
+// The first k at which `taken` plus the sum of m margins less the k largest is negative; `taken` is
+// the sum of smaller margins, 0 without. The margins and `other` (scratch) are destroyed. Some
+// margin or `taken` is negative.
+inline Selected select_first(double tolerance, double taken, double* margins, double* other,
+                             std::int64_t m) {
   const std::int64_t all = m;
   std::int64_t count = 0;  // of margins that surely survive; `taken` is their sum
   while (m > 16) {
@@ -171,7 +175,7 @@ inline std::int64_t select_first(double tolerance, double taken, double* margins
     if (smaller == 0) {  // the pivot is the smallest
       memcpy(margins, other, m * sizeof *margins);
       smaller = part_margins<true>(margins, m, s[2], other, &sum);
-      if (smaller == m) return kTooNear;
+      if (smaller == m) return {all - count - m / 2, 0, false};
     }
     if (taken + sum < 0) {
       taken += sum;
@@ -197,38 +201,20 @@ inline std::int64_t select_first(double tolerance, double taken, double* margins
   }
   // The sums on both sides of the flip. Their mass is at most 1, so this is stricter than the
   // tolerance; sums before them are larger still.
-  if (i == m || -taken < tolerance || taken + margins[i] < tolerance) return kTooNear;
-  *last = margins[i];
-  return all - count;
+  const bool clear = i < m && -taken >= tolerance && taken + margins[i] >= tolerance;
+  return {all - count, i < m ? margins[i] : 0, clear};
 }
 
 // The contract's decision over the items that `item_of(j)`, j < count, names (-1: none).
 template <class ItemOf>
 inline std::int64_t exact_decision(const SweepParams& p, const Instance& I, std::int64_t count,
                                    ItemOf item_of, bool* near) {
-  double sum[16] = {};
-  double mass = 0;
+  ExactSums sums;
   for (std::int64_t j = 0; j < count; ++j) {
     const std::int64_t i = item_of(j);
-    if (i < 0) continue;
-    const double own = static_cast<double>(I.columns[I.label * I.pitch + i]) + I.bias[I.label];
-    for (std::int64_t c = 0; c < p.C; ++c) {
-      sum[c] += I.a[i] * (own - (static_cast<double>(I.columns[c * I.pitch + i]) + I.bias[c]));
-    }
-    mass += I.a[i];
+    if (i >= 0) sums.add(p, I, i);
   }
-  if (mass == 0) return I.bias_label;
-  std::int64_t decision = I.label;
-  double least = 0;
-  for (std::int64_t c = 0; c < p.C; ++c) {
-    if (c == I.label) continue;
-    if (sum[c] < least || (sum[c] == least && c < decision)) {
-      least = sum[c];
-      decision = c;
-    }
-    if (sum[c] < I.tolerance * mass && -sum[c] < I.tolerance * mass) *near = true;
-  }
-  return decision;
+  return sums.decide(p, I, near);
 }
 
 // Margins against c by item into w.keys, items without mass last, and their order into `order`.
@@ -286,6 +272,51 @@ inline bool survivors(const Instance& I, std::int64_t c, std::int64_t size, doub
   return sums[I.label] > kEnoughMass;
 }
 
+// The contract's sums of margins against c (w.keys, sorted in `order`) over all ranks below `to`
+// down to `from`; `sum` and `mass` are those of ranks `to` and beyond, and are left at `from`.
+inline Below below_within(const Instance& I, std::int64_t c, const double* margins,
+                          const std::uint32_t* order, std::int64_t from, std::int64_t to,
+                          double* sum, double* mass) {
+  Below below{-1, -1};
+  for (std::int64_t k = to - 1; k >= from; --k) {
+    *sum += margins[order[k]];
+    *mass += I.a[order[k]];
+    if (k > 0 && (*sum < 0 || (*sum == 0 && c < I.label))) below.first = k;
+    if (*sum < I.tolerance * *mass && -*sum < I.tolerance * *mass) below.nearest = k;
+  }
+  return below;
+}
+
+// The same over all ranks, from those around `guess` alone where they suffice: where the sum before
+// them is beyond the tolerance, those before are larger still, since what they lack is positive.
+inline Below below_near(const Instance& I, std::int64_t c, const NarrowWork& w,
+                        const std::uint32_t* order, std::int64_t guess) {
+  constexpr std::int64_t kAround = 256;
+  const double* margins = w.keys;
+  const std::int64_t from = guess > kAround ? guess - kAround : 0;
+  const std::int64_t to = guess + kAround;
+  if (to < I.with_mass) {
+    unsigned char* erased = reinterpret_cast<unsigned char*>(w.packed);
+    memset(erased, 0, I.n + 8);
+    for (std::int64_t k = 0; k < to; ++k) erased[order[k]] = 1;
+    D8 sums = _mm512_setzero_pd(), masses = _mm512_setzero_pd();
+    for (std::int64_t i = 0; i < I.n; i += 8) {
+      const __m128i gone = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(erased + i));
+      const __mmask8 lanes = first_lanes8(I.n - i) &
+                             static_cast<__mmask8>(~without_mass(I, i)) &
+                             static_cast<__mmask8>(_mm_testn_epi8_mask(gone, gone));
+      sums = _mm512_add_pd(sums, _mm512_maskz_loadu_pd(lanes, margins + i));
+      masses = _mm512_add_pd(masses, _mm512_maskz_loadu_pd(lanes, I.a + i));
+    }
+    double sum = _mm512_reduce_add_pd(sums), mass = _mm512_reduce_add_pd(masses);
+    const Below below = below_within(I, c, margins, order, from, to, &sum, &mass);
+    const bool all_before = from == 0 || (sum > I.tolerance && margins[order[from]] >= 0);
+    if (below.first >= 0 && all_before) return below;
+  }
+  double sum = 0, mass = 0;
+  return below_within(I, c, margins, order, 0, I.with_mass, &sum, &mass);
+}
+
 // Leaves the ranking `minimal` in `order` where it is wanted; it is scratch anyway.
 template <int V>
 inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, const Instance& I,
@@ -312,6 +343,7 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
   std::int64_t winner = -1;
   double last = 0;  // the least margin of the winner's set; where it was selected
   bool selected = false;
+  std::int64_t sorted = -1;  // the class that `order` is sorted by
   std::int64_t nearest = I.n;
   const double rounding = 1e-3 * I.tolerance;
   for (std::int64_t j = 0; j < count; ++j) {
@@ -320,37 +352,29 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
     const double reach = static_cast<double>(result.size) * totals.largest[c];
     if (result.size >= 0 && totals.sum[c] - reach > rounding) continue;
     double rest = 0;
-    double least_erased = 0;
-    std::int64_t first = kTooNear;
     const std::int64_t large =
         large_margins(I, c, kLargePart * totals.largest[c], bits, margins, &rest);
+    Selected found;
     if (rest < 0) {
-      first = select_first(I.tolerance, rest, margins, other, large, &least_erased);
+      found = select_first(I.tolerance, rest, margins, other, large);
     } else {
       all_margins(I, c, margins);
-      first = select_first(I.tolerance, 0, margins, other, I.with_mass, &least_erased);
+      found = select_first(I.tolerance, 0, margins, other, I.with_mass);
     }
-    const bool clear = first != kTooNear;
-    if (!clear) {
+    std::int64_t first = found.first;
+    if (!found.clear) {
       sort_by_margin(I, c, w, pairs, order);
-      first = -1;
-      double sum = 0;
-      double mass = 0;
-      std::int64_t near = I.n;
-      for (std::int64_t k = I.with_mass - 1; k >= 0; --k) {
-        sum += margins[order[k]];
-        mass += I.a[order[k]];
-        if (k > 0 && (sum < 0 || (sum == 0 && c < I.label))) first = k;
-        if (sum < I.tolerance * mass && -sum < I.tolerance * mass) near = k;
-      }
-      nearest = near < nearest ? near : nearest;
+      sorted = c;
+      const Below below = below_near(I, c, w, order, found.first);
+      first = below.first;
+      if (below.nearest >= 0 && below.nearest < nearest) nearest = below.nearest;
     }
     if (first >= 0 &&
         (result.size < 0 || first < result.size || (first == result.size && c < winner))) {
       result.size = first;
       winner = c;
-      last = least_erased;
-      selected = clear;
+      last = found.last;
+      selected = found.clear;
     }
   }
   result.near = nearest < I.n && (result.size < 0 || nearest <= result.size);
@@ -375,9 +399,10 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
     return result;
   }
   alignas(64) double sums[8 * V];
-  const bool summed = selected && survivors<V>(I, winner, result.size, last, totals, order, sums);
+  const bool summed =
+      selected && survivors<V>(I, winner, result.size, last, totals, w.packed, sums);
   if (summed && !with_order && clear_decision(p, I, sums, &result.label)) return result;
-  sort_by_margin(I, winner, w, pairs, order);
+  if (sorted != winner) sort_by_margin(I, winner, w, pairs, order);
   if (!summed) {
     D8 sum[V];
 #pragma GCC unroll 2

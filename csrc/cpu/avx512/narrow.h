@@ -193,44 +193,63 @@ inline void gradient_narrow(const SweepParams& p, Instance& I) {
   }
 }
 
-// The contract's own scan, with margins computed on the way, for rankings near a tie.
-inline __attribute__((noinline)) Flip exact_scan(const SweepParams& p, const Instance& I,
-                                                 const std::uint32_t* order) {
+// The contract's own sums over survivors, with margins computed on the way.
+struct ExactSums {
   double sum[16] = {};
   double mass = 0;
-  Flip flip;
-  std::int64_t nearest = -1;
-  if (I.bias_label != I.label) {
-    flip.first = I.n;
-    flip.label = I.bias_label;
-  }
-  for (std::int64_t k = I.n - 1; k >= 0; --k) {
-    const std::int64_t i = order[k];
+
+  void add(const SweepParams& p, const Instance& I, std::int64_t i) {
     const double a = I.a[i];
     const double own = static_cast<double>(I.columns[I.label * I.pitch + i]) + I.bias[I.label];
     for (std::int64_t c = 0; c < p.C; ++c) {
       sum[c] += a * (own - (static_cast<double>(I.columns[c * I.pitch + i]) + I.bias[c]));
     }
     mass += a;
+  }
+
+  std::int64_t decide(const SweepParams& p, const Instance& I, bool* near) const {
+    if (mass == 0) return I.bias_label;
     std::int64_t decision = I.label;
-    if (mass == 0) {
-      decision = I.bias_label;
-    } else {
-      double least = 0;
-      for (std::int64_t c = 0; c < p.C; ++c) {
-        if (c == I.label) continue;
-        if (sum[c] < least || (sum[c] == least && c < decision)) {
-          least = sum[c];
-          decision = c;
-        }
-        if (sum[c] < I.tolerance * mass && -sum[c] < I.tolerance * mass) nearest = k;
+    double least = 0;
+    for (std::int64_t c = 0; c < p.C; ++c) {
+      if (c == I.label) continue;
+      if (sum[c] < least || (sum[c] == least && c < decision)) {
+        least = sum[c];
+        decision = c;
       }
+      if (sum[c] < I.tolerance * mass && -sum[c] < I.tolerance * mass) *near = true;
     }
+    return decision;
+  }
+};
+
+// Walks from rank `from` down to rank `to` and keeps the first flip and the first near-tie met.
+inline void exact_walk(const SweepParams& p, const Instance& I, const std::uint32_t* order,
+                       std::int64_t from, std::int64_t to, ExactSums& sums, Flip* flip,
+                       std::int64_t* nearest) {
+  for (std::int64_t k = from - 1; k >= to; --k) {
+    sums.add(p, I, order[k]);
+    bool near = false;
+    const std::int64_t decision = sums.decide(p, I, &near);
+    if (near) *nearest = k;
     if (k > 0 && decision != I.label) {
-      flip.first = k;
-      flip.label = decision;
+      flip->first = k;
+      flip->label = decision;
     }
   }
+}
+
+// All ranks, for rankings near a tie.
+inline __attribute__((noinline)) Flip exact_scan(const SweepParams& p, const Instance& I,
+                                                 const std::uint32_t* order) {
+  Flip flip;
+  std::int64_t nearest = -1;
+  if (I.bias_label != I.label) {
+    flip.first = I.n;
+    flip.label = I.bias_label;
+  }
+  ExactSums sums;
+  exact_walk(p, I, order, I.n, 0, sums, &flip, &nearest);
   flip.near = nearest >= 0 && (flip.first < 0 || nearest <= flip.first);
   return flip;
 }
@@ -375,6 +394,72 @@ inline std::int64_t end_of_mass(const Instance& I, const std::uint32_t* order) {
   return end;
 }
 
+// The exact sums over ranks `from` and beyond, items in the order of memory; `erased` is scratch for
+// n + 8 bytes.
+inline ExactSums exact_tail(const SweepParams& p, const Instance& I, const std::uint32_t* order,
+                            std::int64_t from, unsigned char* erased) {
+  memset(erased, 0, I.n + 8);
+  for (std::int64_t k = 0; k < from; ++k) erased[order[k]] = 1;
+  const float* own_column = I.columns + I.label * I.pitch;
+  const D8 own_bias = _mm512_set1_pd(I.bias[I.label]);
+  D8 sum[16];
+  for (std::int64_t c = 0; c < p.C; ++c) sum[c] = _mm512_setzero_pd();
+  D8 mass = _mm512_setzero_pd();
+  for (std::int64_t i = 0; i < I.n; i += 8) {
+    const __m128i gone = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(erased + i));
+    const __mmask8 lanes =
+        first_lanes8(I.n - i) & static_cast<__mmask8>(_mm_testn_epi8_mask(gone, gone));
+    const D8 a = _mm512_maskz_loadu_pd(lanes, I.a + i);
+    const D8 own = _mm512_add_pd(_mm512_cvtps_pd(_mm256_loadu_ps(own_column + i)), own_bias);
+    mass = _mm512_add_pd(mass, a);
+    for (std::int64_t c = 0; c < p.C; ++c) {
+      const D8 other = _mm512_add_pd(_mm512_cvtps_pd(_mm256_loadu_ps(I.columns + c * I.pitch + i)),
+                                     _mm512_set1_pd(I.bias[c]));
+      sum[c] =
+          _mm512_mask_add_pd(sum[c], lanes, sum[c], _mm512_mul_pd(a, _mm512_sub_pd(own, other)));
+    }
+  }
+  ExactSums sums;
+  for (std::int64_t c = 0; c < p.C; ++c) sums.sum[c] = _mm512_reduce_add_pd(sum[c]);
+  sums.mass = _mm512_reduce_add_pd(mass);
+  return sums;
+}
+
+// The flip of a ranking whose first negative lowered sum, at rank k, is near a tie or without mass.
+// Long instances are walked only around the ranks with a negative sum; nothing elsewhere can flip
+// or be near.
+inline __attribute__((noinline)) Flip resolve_exactly(const SweepParams& p, const Instance& I,
+                                                      const NarrowWork& w, int g, std::int64_t k) {
+  constexpr std::int64_t kWorthIt = 512;  // items
+  constexpr int kRounds = 4;
+  const std::uint32_t* order = w.orders[g];
+  if (I.n < kWorthIt) return exact_scan(p, I, order);
+  std::int64_t nearest = -1;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::int64_t end = (k + kCheckpoint) / kCheckpoint * kCheckpoint;
+    const std::int64_t from = end < I.n ? end : I.n;
+    ExactSums sums = exact_tail(p, I, order, from, reinterpret_cast<unsigned char*>(w.packed));
+    Flip flip;
+    std::int64_t near = -1;
+    exact_walk(p, I, order, from, k, sums, &flip, &near);
+    if (nearest < 0) nearest = near;
+    if (flip.first < 0 && from < I.n) {
+      const std::int64_t next = from + first_sign(w.signs[g] + from, I.n - from);
+      if (next < I.n) {
+        k = next;
+        continue;
+      }
+    }
+    if (flip.first < 0 && I.bias_label != I.label) {
+      flip.first = end_of_mass(I, order);
+      flip.label = I.bias_label;
+    }
+    flip.near = nearest >= 0 && (flip.first < 0 || nearest <= flip.first);
+    return flip;
+  }
+  return exact_scan(p, I, order);
+}
+
 template <int V>
 inline Flip resolve(const SweepParams& p, const Instance& I, const NarrowWork& w, int g) {
   const std::int64_t k = first_sign(w.signs[g], I.n);
@@ -383,7 +468,7 @@ inline Flip resolve(const SweepParams& p, const Instance& I, const NarrowWork& w
     alignas(64) double sums[8 * V];
     sums_at<V>(I, w, g, k, sums);
     if (k == 0 || sums[I.label] == 0 || !clear_decision(p, I, sums, &flip.label)) {
-      return exact_scan(p, I, w.orders[g]);
+      return resolve_exactly(p, I, w, g, k);
     }
     flip.first = k;
   } else if (I.bias_label != I.label) {
