@@ -211,13 +211,24 @@ def test_two_keys_that_a_sort_word_cannot_tell_apart_at_every_rank(cuda, n):
     p = problem(lengths, 4, 2, (RankingKind.GIVEN_KEYS,), dtype=torch.float64)
     keys = torch.arange(n, 0, -1, dtype=torch.float64).repeat(len(lengths), 1)  # [B, n]
     for b, r in enumerate(ranks):
-        keys[b, r] = torch.nextafter(keys[b, r + 1], torch.tensor(0.0, dtype=torch.float64))
+        keys[b, r + 1] = torch.nextafter(keys[b, r], torch.tensor(1e9, dtype=torch.float64))
     object.__setattr__(p, "keys", (keys.flatten(),))
     out = run(cuda, p)
     assert out.order is not None
     for b, r in enumerate(ranks):
         expected = [*range(r), r + 1, r, *range(r + 2, n)]
         assert out.order[0, b * n : (b + 1) * n].tolist() == expected
+
+
+def test_long_orders_of_several_tiles(cuda):
+    """9,001 keys of 50 values: three tiles of a sort in device memory, two rounds of merges."""
+    emulator.module().set_device(2, 3000)
+    p = problem([9001], 1, 1, (RankingKind.GIVEN_KEYS,))
+    keys = torch.randint(50, (9001,)).float()
+    object.__setattr__(p, "keys", (keys,))
+    out = run(cuda, p)
+    assert out.order is not None
+    assert torch.equal(out.order[0], keys.argsort(descending=True, stable=True))
 
 
 INVALID = 64
