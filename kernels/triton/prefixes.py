@@ -41,7 +41,6 @@ from .common import (
     load_score,
     load_tile,
     loop_bound,
-    near_tie,
     row_log_probabilities,
     tiles,
 )
@@ -102,11 +101,15 @@ def _scan(
         broken = (bad_carry + tl.cumsum(bad.to(tl.int32), axis=0)) > 0
         bad_carry += tl.sum(bad.to(tl.int32), axis=0)
 
-        decision = decide(margins, alive, bias_label, C, BC)
-        decision = tl.where((u == n) & (y >= 0), y, decision)
-        decision = tl.where(broken | invalid, -1, decision)
-        hit = inside & (k >= 1) & flips_count & ((decision == y) == KEEP)
-        nearby = inside & near_tie(margins, alive, tolerance, y, C, BC)
+        # Whether some class beats the label, and whether it is close: one exchange of one number.
+        compared = (real & (c != y))[None, :]
+        beats = compared & ((margins < 0) | ((margins == 0) & (c < y)[None, :]))
+        close = compared & (tl.abs(margins) < tolerance * alive[:, None])
+        counts = tl.sum(beats.to(tl.int32) + close.to(tl.int32) * 65536, axis=1)  # C <= 4096
+        survive = alive > 0
+        stays = tl.where(survive, counts % 65536 == 0, bias_label == y) | (u == n)
+        hit = inside & (k >= 1) & flips_count & (stays == KEEP)
+        nearby = inside & survive & (counts >= 65536)
         nearest = tl.minimum(nearest, tl.min(tl.where(nearby, k, FAR), axis=0))
         here = tl.min(tl.where(hit, k, FAR), axis=0)
         if KEEP:
@@ -117,15 +120,25 @@ def _scan(
             beyond = k < tl.where(taken, here, n + 1)
         erased = tl.sum(tl.where(beyond, a, 0.0), axis=0)
         removed = tl.where(taken, 0.0, removed) + erased
-        at_first = tl.sum(tl.where(hit & (k == here), decision, 0), axis=0)
-        flip = tl.where(taken, at_first, flip)
         first = tl.where(taken, here, first)
+        if taken:
+            if KEEP:
+                flip = y
+            else:
+                chosen = (k == here)[:, None]
+                sums = tl.sum(tl.where(chosen, margins, 0.0), axis=0)  # [BC]
+                best = tl.argmin(tl.where(real, sums, float("inf")), axis=0).to(tl.int64)
+                mass = tl.sum(tl.where(k == here, alive, 0.0), axis=0)
+                flip = tl.where(mass > 0, best, bias_label)
 
         if WANT_MASS:
             remaining = mass_carry + tl.cumsum(a, axis=0)
             mass_carry += tl.sum(a, axis=0)
             tl.store(MASS + point + k, tl.where(invalid, nan, remaining), mask=inside)
         if WANT_DECISION:
+            decision = decide(margins, alive, bias_label, C, BC)
+            decision = tl.where((u == n) & (y >= 0), y, decision)
+            decision = tl.where(broken | invalid, -1, decision)
             tl.store(DECISION + point + k, decision, mask=inside)
         if WANT_LOGITS:
             shared = weight * tl.where(bad, 0.0, reference)

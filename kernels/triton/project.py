@@ -5,11 +5,13 @@ Formula: `s_{i,c} = sum_d W_{c,d} v_{i,d}` and `|v_i|`, the norm that near-ties 
 Data layout: values [T, D] with any row stride, head [C, D] contiguous, contributions [T, C] in
 float32 (float64 for float64 values), norms [T] float64.
 
-Mapping: a program takes BT items and walks the features in tiles [BT, BD]; lane d of a tile sums
-every BD-th feature in float32, at most 128 of them, and the lanes are then added in float64. So
-no float32 sum spans more than 128 features whatever D is, and neither T nor the place of an item in
-its batch changes how it rounds. Four classes share one read of a tile; with more classes the tile
-is read again from the caches, class groups being spread over the second grid axis.
+Mapping: a program takes BT items and walks the features in tiles [BT, BD] of 128 bytes a row, so
+that eight threads read a row and a warp four of them. Lane d of a tile sums every BD-th feature in
+float32; LANES neighbours, a thread's own, are added in float32 too, the rest in float64: that
+takes three exchanges between threads for four rows at once, where a row a warp would take five for
+each. No float32 sum spans more than 128 features whatever D is, and neither T nor the place of an
+item in its batch changes how it rounds. Four classes share one read of a tile; with more classes
+the tile is read again from the caches, class groups being spread over the second grid axis.
 
 Memory traffic: T D values once from memory, C D head weights from the caches, T C results.
 
@@ -25,6 +27,17 @@ import triton
 import triton.language as tl
 
 from .common import helper
+
+LANES = tl.constexpr(4)  # neighbours whose sums are added in float32
+
+
+@helper
+def _add_lanes(part, BT: tl.constexpr, BD: tl.constexpr):
+    """The sum over the features of each row [BT], in float64 but for neighbours."""
+    if part.dtype == tl.float64:
+        return tl.sum(part, axis=1)
+    near = tl.sum(tl.reshape(part, [BT, BD // LANES, LANES]), axis=2)  # [BT, BD / LANES]
+    return tl.sum(near.to(tl.float64), axis=1)
 
 
 @helper
@@ -64,15 +77,15 @@ def _project_classes(
                 part3 += v * tl.load(head + 3 * D, mask=real & (first + 3 < C), other=0.0)[None, :]
             if WITH_NORM:
                 square += v * v
-        sum0 += tl.sum(part0.to(wide), axis=1)
+        sum0 += _add_lanes(part0, BT, BD)
         if CLASSES > 1:
-            sum1 += tl.sum(part1.to(wide), axis=1)
+            sum1 += _add_lanes(part1, BT, BD)
         if CLASSES > 2:
-            sum2 += tl.sum(part2.to(wide), axis=1)
+            sum2 += _add_lanes(part2, BT, BD)
         if CLASSES > 3:
-            sum3 += tl.sum(part3.to(wide), axis=1)
+            sum3 += _add_lanes(part3, BT, BD)
         if WITH_NORM:
-            squares += tl.sum(square.to(wide), axis=1)
+            squares += _add_lanes(square, BT, BD)
     out = S + rows * C + first
     result: tl.constexpr = S.dtype.element_ty
     tl.store(out, sum0.to(result), mask=inside)
@@ -137,12 +150,12 @@ def project(
     if num_items == 0:
         return
     width = vector_width(num_features, values.element_size())
-    tile_features = min(128, max(16, triton.next_power_of_2(num_features)))
-    tile_items = max(8, 2048 // tile_features)
+    tile_features = 128 // values.element_size()
+    tile_items = 2048 // tile_features
     classes = min(4, triton.next_power_of_2(num_classes))
     groups = triton.cdiv(num_classes, classes)
     project_kernel[(triton.cdiv(num_items, tile_items), min(groups, 16) if groups > 4 else 1)](
         values, head_weight, contributions, norms, num_items, values.stride(0) // width,
         C=num_classes, D=num_features, VEC=width, BT=tile_items, BD=tile_features,
-        PANEL=128 * tile_features, CLASSES=classes, num_warps=4,
+        PANEL=32 * tile_features, CLASSES=classes, num_warps=4,
     )  # fmt: skip
