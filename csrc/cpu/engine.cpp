@@ -169,7 +169,8 @@ void sweep_long(const Context& c, const Variant& v, const Memory& m, std::int32_
 void prefer_large_pages(const void* memory, std::int64_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   constexpr std::uintptr_t kLargePage = 1 << 21;
-  const auto begin = (reinterpret_cast<std::uintptr_t>(memory) + kLargePage - 1) & ~(kLargePage - 1);
+  const auto begin =
+      (reinterpret_cast<std::uintptr_t>(memory) + kLargePage - 1) & ~(kLargePage - 1);
   const auto end = (reinterpret_cast<std::uintptr_t>(memory) + bytes) & ~(kLargePage - 1);
   // A hint: where the kernel refuses it, nothing is lost.
   if (memory != nullptr && begin < end) {

@@ -4,17 +4,17 @@
 // sum is negative. Sets are mostly small, so one pass over a class's margins first sets the few
 // large ones apart and sums the rest; where that sum is negative, the set lies within the few.
 // Quickselect finds it there, or among all margins: part them around a pivot; where the smaller
-// part's sum (with what is already taken) is negative, take it and go on in the larger part, else go
-// on in the smaller part. Sums are only ever added to. Totals and extremes of all classes come from
-// one pass over the rows; a class is skipped where even its largest margin cannot bring it down
-// within the best size so far. Sums within the tolerance of zero send the class to the sort of
+// part's sum (with what is already taken) is negative, take it and go on in the larger part, else
+// go on in the smaller part. Sums are only ever added to. Totals and extremes of all classes come
+// from one pass over the rows; a class is skipped where even its largest margin cannot bring it
+// down within the best size so far. Sums within the tolerance of zero send the class to the sort of
 // minimal.h. The decision after the set is the total of all rows less those of the set, while the
 // survivors hold enough mass for that to be good.
 //
-// Ladder, size and label of 2,000 instances of n~300, C = 10 (1 thread, beyond the plain sweep):
-// quickselect of every class, a sort for the label MINIMAL_OLD; as described MINIMAL_NEW.
+// Ladder, size and label of 2,000 instances of n~300, C = 10 (1 thread, ns an item beyond the plain
+// sweep): quickselect of every class, and a sort for the label 19.9; as described 15.4.
 
-constexpr double kLargePart = 1.0 / 8;     // of the largest margin: what is set apart
+constexpr double kLargePart = 1.0 / 8;      // of the largest margin: what is set apart
 constexpr double kEnoughMass = 1.0 / 1024;  // of survivors, to be had by a difference
 
 // Sums and extremes of the rows of lowered margins, by class; the mass in the label's place.
@@ -77,9 +77,9 @@ struct ClassMargins {
   }
 };
 
-// Margins of class c above `limit` to `large`; returns their number and leaves the others' sum. Bits
-// are noted first, [n / 8 + 8] bytes, and margins fetched after: they are few, and no step of the
-// pass waits for how many came before it.
+// Margins of class c above `limit` to `large`; returns their number and leaves the others' sum.
+// Bits are noted first, [n / 8 + 8] bytes, and margins fetched after: they are few, and no step of
+// the pass waits for how many came before it.
 inline std::int64_t large_margins(const Instance& I, std::int64_t c, double limit,
                                   unsigned char* bits, double* large, double* rest) {
   const ClassMargins margins(I, c);
@@ -231,8 +231,8 @@ inline void sort_by_margin(const Instance& I, std::int64_t c, const NarrowWork& 
   sort_items({w.keys, nullptr, w.approximate, w.packed, pairs}, I.n, order);
 }
 
-// The sums of the survivors of the `size` largest margins against c, `last` the least of them; false
-// where they hold too little mass for a difference. `equal` is scratch for n items.
+// The sums of the survivors of the `size` largest margins against c, `last` the least of them;
+// false where they hold too little mass for a difference. `equal` is scratch for n items.
 template <int V>
 inline bool survivors(const Instance& I, std::int64_t c, std::int64_t size, double last,
                       const RowTotals& totals, std::uint32_t* equal, double* sums) {
@@ -302,8 +302,7 @@ inline Below below_near(const Instance& I, std::int64_t c, const NarrowWork& w,
     D8 sums = _mm512_setzero_pd(), masses = _mm512_setzero_pd();
     for (std::int64_t i = 0; i < I.n; i += 8) {
       const __m128i gone = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(erased + i));
-      const __mmask8 lanes = first_lanes8(I.n - i) &
-                             static_cast<__mmask8>(~without_mass(I, i)) &
+      const __mmask8 lanes = first_lanes8(I.n - i) & static_cast<__mmask8>(~without_mass(I, i)) &
                              static_cast<__mmask8>(_mm_testn_epi8_mask(gone, gone));
       sums = _mm512_add_pd(sums, _mm512_maskz_loadu_pd(lanes, margins + i));
       masses = _mm512_add_pd(masses, _mm512_maskz_loadu_pd(lanes, I.a + i));

@@ -394,8 +394,8 @@ inline std::int64_t end_of_mass(const Instance& I, const std::uint32_t* order) {
   return end;
 }
 
-// The exact sums over ranks `from` and beyond, items in the order of memory; `erased` is scratch for
-// n + 8 bytes.
+// The exact sums over ranks `from` and beyond, items in the order of memory; `erased` is scratch
+// for n + 8 bytes.
 inline ExactSums exact_tail(const SweepParams& p, const Instance& I, const std::uint32_t* order,
                             std::int64_t from, unsigned char* erased) {
   memset(erased, 0, I.n + 8);

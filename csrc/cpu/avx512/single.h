@@ -3,8 +3,8 @@
 // The difference is as good as the sum over the others while they hold half of the mass; the item
 // that outweighs the others, if there is one, is left out of a sum of its own.
 //
-// Ladder, flip, JS and drop of 2,000 instances of n~300, C = 10 (1 thread, beyond the plain sweep):
-// sums before and after each item, with checkpoints SINGLE_OLD; differences SINGLE_NEW.
+// Ladder, flip, JS and drop of 2,000 instances of n~300, C = 10 (1 thread, ns an item beyond the
+// plain sweep): sums before and after each item, with checkpoints 16.8; differences 11.6.
 
 template <int V>
 inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w) {
@@ -66,8 +66,8 @@ inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w
       if (sums[I.label] <= 0) {
         decision = I.bias_label;
       } else if (!clear_decision(p, I, sums, &decision)) {
-        decision = exact_decision(
-            p, I, n, [&](std::int64_t k) { return k == begin + j ? -1 : k; }, &near);
+        decision =
+            exact_decision(p, I, n, [&](std::int64_t k) { return k == begin + j ? -1 : k; }, &near);
       }
       if (p.single_flip_label != nullptr && decision != I.label) {
         p.single_flip_label[I.first + begin + j] = decision;

@@ -47,8 +47,8 @@ FAE_INLINE D8 exp_double(D8 x) {
   return _mm512_maskz_mov_pd(some, y);
 }
 
-// 2^x for x <= 0 in float, relative error about 1e-7; 0 far below. 2^r from its Taylor series to the
-// 6th power, |r| <= 1/2.
+// 2^x for x <= 0 in float, relative error about 1e-7; 0 far below. 2^r from its Taylor series to
+// the 6th power, |r| <= 1/2.
 FAE_INLINE F16 exp2_float(F16 x) {
   x = _mm512_max_ps(x, _mm512_set1_ps(-160.0f));
   const F16 n = _mm512_roundscale_ps(x, 8);
@@ -63,9 +63,9 @@ FAE_INLINE F16 exp2_float(F16 x) {
   return _mm512_scalef_ps(y, n);
 }
 
-// log2 of x / 2 for normal x > 0 in float, error about 1e-7: x = 2^e m, m in [1, 2). The leading four
-// bits of m choose u near 1 / m and log2(1 / u) - 1; then log2(m u) of |m u - 1| <= 1/32 by its
-// series to the 4th power, which leaves 1e-8. No division.
+// log2 of x / 2 for normal x > 0 in float, error about 1e-7: x = 2^e m, m in [1, 2). The leading
+// four bits of m choose u near 1 / m and log2(1 / u) - 1; then log2(m u) of |m u - 1| <= 1/32 by
+// its series to the 4th power, which leaves 1e-8. No division.
 struct Log2Table {
   alignas(64) float reciprocal[16], logarithm[16];
 };
@@ -85,8 +85,7 @@ inline const Log2Table& log2_table() {
 FAE_INLINE F16 log2_of_half(F16 x, F16 reciprocals, F16 logarithms) {
   const U16 index = _mm512_srli_epi32(_mm512_castps_si512(x), 19);  // the low four bits count
   const F16 m = _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src);
-  const F16 r =
-      _mm512_fmsub_ps(m, _mm512_permutexvar_ps(index, reciprocals), _mm512_set1_ps(1.0f));
+  const F16 r = _mm512_fmsub_ps(m, _mm512_permutexvar_ps(index, reciprocals), _mm512_set1_ps(1.0f));
   const F16 whole = _mm512_add_ps(_mm512_getexp_ps(x), _mm512_permutexvar_ps(index, logarithms));
   F16 y = _mm512_set1_ps(-3.60673760e-1f);
   y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(4.80898347e-1f));
