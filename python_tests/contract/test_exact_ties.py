@@ -25,7 +25,6 @@ def lengths(runner: Runner) -> tuple[int, ...]:
 
 def walk(logits: np.ndarray, order: np.ndarray) -> tuple[int, int, int, bool]:
     """Label, first flip and flip label by the rule of decisions; a tie at a prefix until then."""
-    n = len(logits)
     sums = logits[order[::-1]].cumsum(0)[::-1]  # [n, C]: of the survivors of k erasures
     decisions = np.append(sums.argmax(1), 0)  # the bias is zero: class 0 where nothing survives
     label = decisions[0]
@@ -39,7 +38,7 @@ def walk(logits: np.ndarray, order: np.ndarray) -> tuple[int, int, int, bool]:
 
 def smallest(logits: np.ndarray, label: int) -> int:
     """The size of the smallest flipping set; erasing everything decides for class 0."""
-    n, sizes = len(logits), [len(logits)] if label != 0 else []
+    sizes = [len(logits)] if label != 0 else []
     for other in range(logits.shape[1]):
         if other == label:
             continue
