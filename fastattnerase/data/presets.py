@@ -55,7 +55,7 @@ def clean_text(text: str) -> list[str]:
 
     Example:
         >>> clean_text("It's  5pm, Bob.")
-        ['it', "'s", 'qqq', ',', 'bob', '.']
+        ['it', "'s", 'qqq', 'pm', ',', 'bob', '.']
     """
     tokens = (token.text.lower() for token in _tokeniser()(" ".join(text.split())))
     return ["qqq" if any(c.isdigit() for c in token) else token for token in tokens]
@@ -65,7 +65,7 @@ def clean_sentiment(text: str) -> list[str]:
     """Cut a text into words without punctuation: bracket markers dropped, digits left.
 
     Example:
-        >>> clean_sentiment("Isn't -LRB- 1 -RRB- it ?")
+        >>> clean_sentiment("Is n't -LRB- 1 -RRB- it ?")
         ['is', 'n', 't', '1', 'it']
     """
     text = re.sub(r"\W", " ", re.sub(r"-?(LRB|RRB)-?", " ", text))

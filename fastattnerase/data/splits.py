@@ -41,7 +41,7 @@ def draw_splits(
         >>> config = DataConfig(fractions=(0.5, 0.0, 0.5))
         >>> zeros = np.zeros(4, dtype=np.int64)
         >>> draw_splits(np.arange(4), ["a", "a", "b", "b"], zeros, config, lambda rows: rows >= 0)
-        array([2, 0, 2, 0])
+        array([2, 0, 0, 2])
     """
     missing = [split for split in (1, 2) if not (given == split).any()]
     hashes = np.array([_hash(config.seed, row) for row in ids.tolist()], dtype=np.uint64)
