@@ -94,7 +94,7 @@ __host__ FAE_DEV int class_lanes(int C) { return C >= 32 ? 32 : next_power_of_tw
 __host__ FAE_DEV std::int64_t group_words(std::int64_t C) { return (C > 32 ? 4 : 2) * C + 6; }
 
 // Bytes at the start of an instance's memory: its State.
-constexpr int kStateBytes = 448;
+constexpr int kStateBytes = 384;
 
 // Byte offsets of the arrays of an instance in shared memory; they mean something where `total` is
 // no more than shared memory has.

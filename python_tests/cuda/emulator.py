@@ -78,4 +78,5 @@ def load() -> CudaBackend:
 
 
 if __name__ == "__main__":
-    build()
+    folder, sanitizers = sys.argv[1:] or (BUILD, "")
+    build(ROOT / folder, sanitize=sanitizers)

@@ -53,7 +53,7 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("sort.cuh", "ties |= 1u << e", "1u << e", "0u"),
     ("sort.cuh", "team.lane() == 0 || ((v[0]", "team.lane() == 0", "false"),
     ("sort.cuh", "wrong = wrong ||", "a < b", "false"),
-    ("sort.cuh", "if (((a ^ b) & ~low) == 0 && (a < b", "pair[0] > pair[1]", "false"),
+    ("sort.cuh", "if (((a ^ b) & ~low) == 0 && a < b", "((a ^ b) & ~low) == 0", "true"),
     ("sort.cuh", "const bool first = flip &&", "j == k >> 1", "false"),
     ("sort.cuh", "if (a > b || (a == b", "i < j", "i > j"),
     ("sort.cuh", "if (b < m) order_memory", "b < m", "b < m - 1"),

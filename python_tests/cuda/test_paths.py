@@ -113,6 +113,72 @@ def test_every_result_on_every_path(cuda, path, order):
     assert_close(run(cuda, p), run(reference.BACKEND, p))
 
 
+@pytest.mark.parametrize("wants", [EVERYTHING, NO_CURVES], ids=["curves", "plain"])
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+def test_exact_ties_and_items_without_weight(cuda, path, keep, wants):
+    """Whole numbers and weights that are a power of two or nothing: every sum is exact."""
+    shared, lengths = PATHS[path]
+    emulator.module().set_device(2, shared)
+    kinds = (
+        RankingKind.ATTENTION,
+        RankingKind.RANDOM,
+        RankingKind.GIVEN_ORDER,
+        RankingKind.GIVEN_KEYS,
+        RankingKind.MINIMAL,
+    )
+    for C in (2, 5):
+        p = problem(lengths, 2, C, kinds, is_scores=False, keep=keep)
+        g = torch.Generator().manual_seed(C)
+        for tensor in (p.values, p.head_weight, p.head_bias):
+            tensor.copy_(torch.randint(-1, 2, tensor.shape, generator=g))
+        p.attention.zero_()
+        for begin, n in zip(p.offsets.tolist(), lengths, strict=False):
+            some = torch.randperm(n, generator=g)[: 1 << max(0, n.bit_length() - 2)]
+            p.attention[begin + some] = 1
+        assert_close(run(cuda, p, wants), run(reference.BACKEND, p, wants))
+
+
+@pytest.mark.parametrize("n", [32, 64, 300])
+def test_two_keys_that_a_sort_word_cannot_tell_apart_at_every_rank(cuda, n):
+    """Instance r: keys far from each other but those of ranks r and r + 1, in the wrong order."""
+    ranks = [*range(0, n - 1, 1 if n < 100 else 17), *(r for r in (127, 255) if r < n)]
+    lengths = [n] * len(ranks)
+    p = problem(lengths, 4, 2, (RankingKind.GIVEN_KEYS,), dtype=torch.float64)
+    keys = torch.arange(n, 0, -1, dtype=torch.float64).repeat(len(lengths), 1)  # [B, n]
+    for b, r in enumerate(ranks):
+        keys[b, r + 1] = torch.nextafter(keys[b, r], torch.tensor(1e9, dtype=torch.float64))
+    object.__setattr__(p, "keys", (keys.flatten(),))
+    out = run(cuda, p)
+    assert out.order is not None
+    for b, r in enumerate(ranks):
+        expected = [*range(r), r + 1, r, *range(r + 2, n)]
+        assert out.order[0, b * n : (b + 1) * n].tolist() == expected
+
+
+def test_keys_that_differ_below_what_a_sort_word_holds(cuda):
+    """64 keys one unit in the last place apart, ascending by position: the order is reversed."""
+    p = problem([64], 4, 2, (RankingKind.GIVEN_KEYS,), dtype=torch.float64)
+    keys = torch.ones(64, dtype=torch.float64)
+    for i in range(1, 64):
+        keys[i] = torch.nextafter(keys[i - 1], torch.tensor(2.0, dtype=torch.float64))
+    object.__setattr__(p, "keys", (keys,))
+    out = run(cuda, p)
+    assert out.order is not None
+    assert out.order[0].tolist() == list(range(63, -1, -1))
+
+
+def test_long_orders_of_several_tiles(cuda):
+    """9,001 keys of 50 values: three tiles of a sort in device memory, two rounds of merges."""
+    emulator.module().set_device(2, 3000)
+    p = problem([9001], 1, 1, (RankingKind.GIVEN_KEYS,))
+    keys = torch.randint(50, (9001,)).float()
+    object.__setattr__(p, "keys", (keys,))
+    out = run(cuda, p)
+    assert out.order is not None
+    assert torch.equal(out.order[0], keys.argsort(descending=True, stable=True))
+
+
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("keep", [False, True])
 def test_weights_and_both_directions(cuda, path, keep):
@@ -189,46 +255,6 @@ def test_more_rankings_than_one_launch_takes(cuda):
     p = problem([6, 2], 4, 3, (RankingKind.RANDOM,) * 205)
     object.__setattr__(p, "ranking_args", tuple(range(205)))
     assert_close(run(cuda, p), run(reference.BACKEND, p))
-
-
-def test_keys_that_differ_below_what_a_sort_word_holds(cuda):
-    """64 keys one unit in the last place apart, ascending by position: the order is reversed."""
-    p = problem([64], 4, 2, (RankingKind.GIVEN_KEYS,), dtype=torch.float64)
-    keys = torch.ones(64, dtype=torch.float64)
-    for i in range(1, 64):
-        keys[i] = torch.nextafter(keys[i - 1], torch.tensor(2.0, dtype=torch.float64))
-    object.__setattr__(p, "keys", (keys,))
-    out = run(cuda, p)
-    assert out.order is not None
-    assert out.order[0].tolist() == list(range(63, -1, -1))
-
-
-@pytest.mark.parametrize("n", [32, 64, 300])
-def test_two_keys_that_a_sort_word_cannot_tell_apart_at_every_rank(cuda, n):
-    """Instance r: keys far from each other but those of ranks r and r + 1, in the wrong order."""
-    ranks = range(0, n - 1, 1 if n < 100 else 7)
-    lengths = [n] * len(ranks)
-    p = problem(lengths, 4, 2, (RankingKind.GIVEN_KEYS,), dtype=torch.float64)
-    keys = torch.arange(n, 0, -1, dtype=torch.float64).repeat(len(lengths), 1)  # [B, n]
-    for b, r in enumerate(ranks):
-        keys[b, r + 1] = torch.nextafter(keys[b, r], torch.tensor(1e9, dtype=torch.float64))
-    object.__setattr__(p, "keys", (keys.flatten(),))
-    out = run(cuda, p)
-    assert out.order is not None
-    for b, r in enumerate(ranks):
-        expected = [*range(r), r + 1, r, *range(r + 2, n)]
-        assert out.order[0, b * n : (b + 1) * n].tolist() == expected
-
-
-def test_long_orders_of_several_tiles(cuda):
-    """9,001 keys of 50 values: three tiles of a sort in device memory, two rounds of merges."""
-    emulator.module().set_device(2, 3000)
-    p = problem([9001], 1, 1, (RankingKind.GIVEN_KEYS,))
-    keys = torch.randint(50, (9001,)).float()
-    object.__setattr__(p, "keys", (keys,))
-    out = run(cuda, p)
-    assert out.order is not None
-    assert torch.equal(out.order[0], keys.argsort(descending=True, stable=True))
 
 
 INVALID = 64

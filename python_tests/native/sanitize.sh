@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Native code under the sanitizers; builds in build/sanitize-*, with the cmake and python on PATH.
 #   sanitize.sh           everything
-#   sanitize.sh --short   what CI runs: no build of the Python extension
+#   sanitize.sh --short   what CI runs: no build of the Python extension, no emulated kernels
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -38,3 +38,11 @@ LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file
   ASAN_OPTIONS=detect_leaks=0 FASTATTNERASE_SANITIZED_EXTENSION=build/sanitize-extension \
   PYTHONPATH=python_tests/native python -m pytest -q -p sanitized_extension -p no:cacheprovider \
   python_tests/native
+
+# The CUDA kernels on the host emulator, every path of them.
+python python_tests/cuda/emulator.py build/sanitize-emulator "address;undefined"
+echo "emulated CUDA kernels under address and undefined-behaviour sanitizers"
+LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libubsan.so)" \
+  ASAN_OPTIONS=detect_leaks=0 FASTATTNERASE_EMU_BUILD="$PWD/build/sanitize-emulator" \
+  python -m pytest -q -p no:cacheprovider python_tests/cuda/test_paths.py \
+  python_tests/cuda/test_emulator.py
