@@ -14,19 +14,17 @@ into parts of --seconds each.
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
-import select
 import shutil
-import signal
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import emulator
-import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+import mutants
 
 ROOT = emulator.ROOT
 BARRIER = re.compile(
@@ -42,7 +40,6 @@ inline bool mutant(int number) { return active_mutant == number; }
 SETTER = """
   m.def("set_mutant", [](int number) { emu::active_mutant = number; });
 """
-SECONDS_OF_A_TEST = 60
 
 # file, text on the line (the first with it is meant), an expression there, and what it becomes
 EDITS: list[tuple[str, str, str, str]] = [
@@ -158,25 +155,31 @@ EQUIVALENT: dict[str, str] = {}
 class Mutant:
     file: str
     line: int
-    text: str
     name: str
 
     @property
+    def key(self) -> str:
+        """What EQUIVALENT knows it by: lines move."""
+        return f"{self.file}: {self.name}"
+
+    @property
     def place(self) -> str:
-        return f"{self.file}:{self.line + 1}"
+        """The start of its row."""
+        return f"| `{self.file}:{self.line + 1}` | {self.name.replace('|', chr(92) + '|')}"
 
 
 def instrument(folder: Path) -> list[Mutant]:
     """Put a switch at every place of the sources in `folder`; their numbers are list positions."""
     found: list[Mutant] = []
     lines = {p.name: p.read_text().splitlines() for p in sorted(folder.glob("*.cu*"))}
+    originals = {name: list(text) for name, text in lines.items()}
     edits: dict[tuple[str, int, str], list[tuple[int, str]]] = {}
     for name, text, old, new in EDITS:
         at = [i for i, line in enumerate(lines[name]) if text in line]
         if not at or old not in lines[name][at[0]]:
             raise SystemExit(f"{name}: no line has {text!r} with {old!r}; update EDITS")
         edits.setdefault((name, at[0], old), []).append((len(found), new))
-        found.append(Mutant(name, at[0], text, f"`{old}` becomes `{new}`"))
+        found.append(Mutant(name, at[0], f"`{old}` becomes `{new}`"))
     # From the right, so that places on one line stay where they are.
     places = [(name, line, lines[name][line].index(old), old) for name, line, old in edits]
     for name, line, column, old in sorted(places, reverse=True):
@@ -189,8 +192,10 @@ def instrument(folder: Path) -> list[Mutant]:
         for i, line in enumerate(all_lines):
             match = BARRIER.match(line)
             if match:
+                # Named by the code before it, up to the barrier.
+                before = next(x.strip() for x in reversed(originals[name][:i]) if x.strip())
                 all_lines[i] = f"{match[1]}if (!emu::mutant({len(found)})) {match[2]};"
-                found.append(Mutant(name, i, match[2], f"`{match[2]}` removed"))
+                found.append(Mutant(name, i, f"`{match[2]}` removed after `{before[:44]}`"))
         (folder / name).write_text("\n".join(all_lines) + "\n")
     header = folder / "emulator" / "emulator.h"
     header.write_text(header.read_text() + SWITCH)
@@ -209,101 +214,29 @@ def refresh(fresh: Path, source: Path) -> None:
             shutil.copyfile(path, target)
 
 
-class Reporter:
-    """A pytest plugin that says what each test did: a point, or the name of one that failed."""
-
-    def __init__(self, pipe: int) -> None:
-        self.pipe = pipe
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        text = report.nodeid.split("::")[-1] + "\n" if report.failed else "."
-        os.write(self.pipe, text.encode()[:500])
-
-
-def run_tests(number: int, pipe: int, with_contract: bool) -> None:
-    """Run the tests with one mutant switched on, up to the first that fails."""
-    emulator.module().set_mutant(number)
-    here = ROOT / "python_tests"
-    suites = [[str(here / "cuda" / "test_paths.py")]]
-    if with_contract:
-        suites.append(["--backends", "cuda-emulated", str(here / "contract")])
-    for arguments in suites:
-        options = ["-x", "-q", "-p", "no:cacheprovider", *arguments]
-        if pytest.main(options, plugins=[Reporter(pipe)]) != 0:
-            os.write(pipe, b"pytest\n")
-            return
-
-
-def check(number: int, with_contract: bool) -> str:
-    """What the tests say of a mutant: killed by a test, a crash or the clock, or survived."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
-        run_tests(number, write, with_contract)
-        os._exit(0)
-    os.close(write)
-    said = b""
-    while True:
-        # At the end of the pipe the child is done, whichever way.
-        if not select.select([read], [], [], SECONDS_OF_A_TEST)[0]:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            os.close(read)
-            return "killed by the clock: a test hangs"
-        new = os.read(read, 4096)
-        if not new:
-            break
-        said += new
-    os.close(read)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return f"killed by signal {os.WTERMSIG(status)}"
-    failed = said.decode().replace(".", "").split("\n")[0] if b"\n" in said else ""
-    return f"killed by `{failed}`" if failed else "SURVIVED"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="mutants whose place or name has this text")
-    parser.add_argument("--table", type=Path, help="rows known and to come")
+    parser = mutants.parser(__doc__.splitlines()[0])
     parser.add_argument("--paths-only", action="store_true", help="without the contract's tests")
-    parser.add_argument("--seconds", type=float, default=1e9, help="start no mutant after these")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "mutants")
-    args = parser.parse_args()
-    fresh, source = args.work / "fresh", args.work / "source"
+    options = parser.parse_args()
+    fresh, source = options.work / "fresh", options.work / "source"
     shutil.rmtree(fresh, ignore_errors=True)
     for folder in ("kernels", "csrc"):
         shutil.copytree(ROOT / folder, fresh / folder)
-    all_mutants = instrument(fresh / "kernels" / "cuda")
+    found = instrument(fresh / "kernels" / "cuda")
     refresh(fresh, source)
-    emulator.BUILD = args.work / "build"
-    emulator.build.__defaults__ = (args.work / "build", source, "")
-    emulator.module().set_mutant(-1)
-    table = args.table.read_text() if args.table and args.table.exists() else ""
-    started, survivors, left = time.monotonic(), 0, 0
-    for number, mutant in enumerate(all_mutants):
-        start_of_row = f"| `{mutant.place}` | {mutant.name} |"
-        if args.only not in start_of_row or start_of_row in table:
-            continue
-        if time.monotonic() - started > args.seconds:
-            left += 1
-            continue
-        verdict = check(number, not args.paths_only)
-        if verdict == "SURVIVED":
-            verdict = EQUIVALENT.get(f"{mutant.file}: {mutant.text}: {mutant.name}", verdict)
-            survivors += verdict == "SURVIVED"
-        row = f"{start_of_row} {verdict} |\n"
-        sys.stdout.write(row)
-        sys.stdout.flush()
-        if args.table:
-            with args.table.open("a") as file:
-                file.write(row)
-    if left:
-        sys.stdout.write(f"{left} mutants left\n")
+    emulator.build.__defaults__ = (options.work / "build", source, "")
+    module = emulator.module()
+    tests = ROOT / "python_tests"
+    suites = [[str(tests / "cuda" / "test_paths.py")]]
+    if not options.paths_only:
+        suites.append(["--backends", "cuda-emulated", str(tests / "contract")])
+    survivors = mutants.judge_all(
+        [mutant.place for mutant in found],
+        lambda number: mutants.verdict(lambda: module.set_mutant(number), suites),
+        {mutant.place: EQUIVALENT[mutant.key] for mutant in found if mutant.key in EQUIVALENT},
+        options,
+    )
     raise SystemExit(1 if survivors else 0)
 
 

@@ -1,0 +1,83 @@
+"""Shows how tight the net of the Triton tests is by breaking the kernels, one place at a time.
+
+    python python_tests/triton/mutations.py [--only TEXT] [--table FILE] [--seconds N]
+
+Each mutant is a copy of kernels/triton with one edit, imported in the place of the original by a
+process of its own that must fail a test of this folder. kernels/README.md holds the last table.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import sys
+from pathlib import Path
+
+os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel module is imported
+
+import torch
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+import mutants
+
+HERE = Path(__file__).resolve().parent
+KERNELS = HERE.parents[1] / "kernels" / "triton"
+BUILD = HERE.parents[1] / "build" / "mutants-triton"
+SUITES = [[str(HERE / "test_triton_kernels.py"), str(HERE / "test_triton_sweep.py")]]
+
+# file, what is there once, what it becomes
+EDITS = [
+    ("project.py", "real = d < D", "real = d < D - 1"),
+    ("project.py", "PANEL=32 * tile_features", "PANEL=1024 * tile_features"),
+    ("project.py", "(squares > 1e-20)", "(squares > -1.0)"),
+    ("project.py", "inside = rows < T", "inside = rows < T - 1"),
+    ("decide.py", "top - bottom > 600.0", "top - bottom > 6000.0"),
+    ("decide.py", "tl.where((n > 0) & (count == 0) & usable, ZERO_MASS, 0)", "0"),
+    ("prefixes.py", "((margins == 0) & (c < y)[None, :])", "((margins == 0) & (c < 0)[None, :])"),
+    ("prefixes.py", "bias_label == y) | (u == n)", "bias_label == y)"),
+    ("prefixes.py", "counts % 65536 == 0, bias_label == y", "counts % 65536 == 0, True"),
+    ("prefixes.py", "margin_carry += tl.sum(terms, axis=0)", "margin_carry += 0.0"),
+    ("prefixes.py", "(here < FAR) & (first == FAR)", "here < FAR"),
+    ("prefixes.py", "margin_carry = margin_carry * shrink", "margin_carry = margin_carry * 1.0"),
+    ("prefixes.py", "(nearest <= first)", "(nearest < FAR)"),
+    ("sort.py", "& (other[:, None] < position[None, :])", "& (other[:, None] > position[None, :])"),
+    ("sort.py", "(probe_key == key) & (left == 0)", "(probe_key == key) & left"),
+    ("singles.py", "position == leader, leader_mass", "position == -2, leader_mass"),
+    ("random_keys.py", "(position + 1)", "(position + 2)"),
+    ("pooled.py", "tl.where(KEEP, high, n - low)", "tl.where(KEEP, high, n - low - 1)"),
+    ("pooled.py", "(k <= high)", "(k < high)"),
+]
+
+
+def switch_on(number: int) -> None:
+    """Put a copy of the kernels with one edit in the place of the package."""
+    name, old, new = EDITS[number]
+    shutil.rmtree(BUILD, ignore_errors=True)
+    shutil.copytree(KERNELS, BUILD)
+    path = BUILD / name
+    path.write_text(path.read_text().replace(old, new))
+    package = importlib.import_module("fastattnerase.kernels.triton")
+    package.__path__[:] = [str(BUILD)]
+
+
+def main() -> None:
+    options = mutants.parser(__doc__.splitlines()[0]).parse_args()
+    torch.set_num_threads(1)
+    places = []
+    for name, old, new in EDITS:
+        text = (KERNELS / name).read_text()
+        if text.count(old) != 1:
+            raise SystemExit(f"{name}: {old!r} is there {text.count(old)} times; update EDITS")
+        line = text[: text.index(old)].count("\n") + 1
+        name_of = f"`{old}` becomes `{new}`".replace("|", "\\|")
+        places.append(f"| `{name}:{line}` | {name_of}")
+    survivors = mutants.judge_all(
+        places, lambda number: mutants.verdict(lambda: switch_on(number), SUITES), {}, options
+    )
+    raise SystemExit(1 if survivors else 0)
+
+
+if __name__ == "__main__":
+    main()
