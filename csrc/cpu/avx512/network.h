@@ -53,10 +53,21 @@ FAE_INLINE U16 across(U16 a, U16 other) {
   return _mm512_mask_max_epu32(_mm512_min_epu32(a, swapped), kUpper, a, swapped);
 }
 
-// Columns whose rows are bitonic become ascending.
+// Three rows in any order become ascending.
+template <int NV, int From>
+FAE_INLINE void sort_three(U16 (&r)[NV]) {
+  exchange(r[From], r[From + 2]);
+  exchange(r[From], r[From + 1]);
+  exchange(r[From + 1], r[From + 2]);
+}
+
+// Columns whose rows are bitonic become ascending. Halves of any even number of bitonic rows are
+// bitonic, and none of the first exceeds one of the second.
 template <int NV, int From, int Count>
 FAE_INLINE void merge_down(U16 (&r)[NV]) {
-  if constexpr (Count > 1) {
+  if constexpr (Count == 3) {
+    sort_three<NV, From>(r);
+  } else if constexpr (Count > 1) {
 #pragma GCC unroll 64
     for (int v = 0; v < Count / 2; ++v) exchange(r[From + v], r[From + Count / 2 + v]);
     merge_down<NV, From, Count / 2>(r);
@@ -66,7 +77,9 @@ FAE_INLINE void merge_down(U16 (&r)[NV]) {
 
 template <int NV, int From, int Count>
 FAE_INLINE void sort_down(U16 (&r)[NV]) {
-  if constexpr (Count > 1) {
+  if constexpr (Count == 3) {
+    sort_three<NV, From>(r);
+  } else if constexpr (Count > 1) {
     sort_down<NV, From, Count / 2>(r);
     sort_down<NV, From + Count / 2, Count / 2>(r);
 #pragma GCC unroll 64
@@ -122,17 +135,19 @@ inline __attribute__((noinline)) void sort_network(std::uint32_t* words) {
   for (int v = 0; v < NV; ++v) _mm512_store_si512(words + 16 * v, r[v]);
 }
 
-// Undoes the column order of NV >= 16 rows: 16 by 16 transposes.
+// Undoes the column order: 16 by 16 transposes, the last of them of as many rows as are left.
 template <int NV>
 inline void columns_to_line(const std::uint32_t* words, std::uint32_t* line) {
-  if constexpr (NV >= 16) {
+  if constexpr (NV >= 12) {
     for (int block = 0; block < NV; block += 16) {
       F16 r[16];
+      // Rows beyond the last are read from the scratch behind it and not written.
 #pragma GCC unroll 16
       for (int v = 0; v < 16; ++v) r[v] = _mm512_loadu_ps(words + 16 * (block + v));
       transpose16(r);
+      const __mmask16 rows = first_lanes16(NV - block);
 #pragma GCC unroll 16
-      for (int l = 0; l < 16; ++l) _mm512_storeu_ps(line + l * NV + block, r[l]);
+      for (int l = 0; l < 16; ++l) _mm512_mask_storeu_ps(line + l * NV + block, rows, r[l]);
     }
   } else {
     for (int l = 0; l < 16; ++l) {
@@ -193,7 +208,9 @@ inline void network_sort(const KeySort& s, std::int64_t n, std::uint32_t* order)
   const int key_bits = range == 0 ? 0 : 32 - __builtin_clz(range);
   const int drop = key_bits > 32 - position_bits ? key_bits - (32 - position_bits) : 0;
   const __m128i right = _mm_cvtsi32_si128(drop), left = _mm_cvtsi32_si128(position_bits);
-  const std::int64_t rows = vectors <= 1 ? 1 : 1ll << (64 - __builtin_clzll(vectors - 1));
+  // The next power of two, or three quarters of it.
+  const std::int64_t whole = vectors <= 1 ? 1 : 1ll << (64 - __builtin_clzll(vectors - 1));
+  const std::int64_t rows = whole >= 8 && vectors <= whole / 4 * 3 ? whole / 4 * 3 : whole;
   U16 position = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   for (std::int64_t v = 0; v < rows; ++v) {
     U16 word = _mm512_set1_epi32(-1);
@@ -218,14 +235,26 @@ inline void network_sort(const KeySort& s, std::int64_t n, std::uint32_t* order)
     case 4:
       sort_line<4>(s.packed, line);
       break;
+    case 6:
+      sort_line<6>(s.packed, line);
+      break;
     case 8:
       sort_line<8>(s.packed, line);
+      break;
+    case 12:
+      sort_line<12>(s.packed, line);
       break;
     case 16:
       sort_line<16>(s.packed, line);
       break;
+    case 24:
+      sort_line<24>(s.packed, line);
+      break;
     case 32:
       sort_line<32>(s.packed, line);
+      break;
+    case 48:
+      sort_line<48>(s.packed, line);
       break;
     default:
       sort_line<64>(s.packed, line);
