@@ -1,4 +1,4 @@
-"""Sorts of every length: each size of network, and the radix sort beyond, against a stable argsort."""
+"""Sorts of every length, by each network and the radix sort beyond, against a stable argsort."""
 
 from __future__ import annotations
 
