@@ -82,3 +82,23 @@ def test_sums_that_are_exactly_zero(runner: Runner, classes: int) -> None:
             seen += 1
             assert int(found.status[b]) & NEAR_TIE, b
     assert seen >= 3  # the walks met zero
+
+
+@pytest.mark.parametrize("n", [3, 7, 40])
+def test_nothing_to_compare(runner: Runner, n: int) -> None:
+    """Values and biases of zero: every sum is zero, the tolerance too; class 0 always wins."""
+    batch = fae.AttentionBatch(
+        torch.zeros(n, 4),
+        torch.tensor([0, n]),
+        scores=torch.zeros(n),
+        head_weight=torch.ones(3, 4),
+        head_bias=torch.zeros(3),
+    ).to(runner.device)
+    result = fae.sweep(batch, ("random", "attention", "gradient"), backend=runner.name)
+    assert result.minimal is not None
+    assert result.single is not None
+    assert result.prefixes.label.tolist() == [0]
+    assert result.prefixes.first_flip.tolist() == [[-1], [-1], [-1]]
+    assert result.minimal.size.tolist() == [-1]
+    assert result.minimal.flip_label.tolist() == [-1]
+    assert not result.single.flip.any()
