@@ -127,7 +127,7 @@ FAE_DEV void sort_orders(const Team<kWarp>& team, int count, int n, int P, Word*
     if (i >= n) break;
     const Idx* pair = order + segment * n + i - 1;
     const Word a = word(segment, pair[0]), b = word(segment, pair[1]);
-    wrong = wrong || (((a ^ b) & ~low) == 0 && a < b);
+    wrong = wrong || a < b;
   }
   if (!team.any(wrong)) return;
   // Exact order among such neighbours, by odd-even transposition; those with equal keys are in
@@ -141,7 +141,7 @@ FAE_DEV void sort_orders(const Team<kWarp>& team, int count, int n, int P, Word*
         const int r = t / pairs;
         Idx* pair = order + r * n + parity + 2 * (t % pairs);
         const Word a = word(r, pair[0]), b = word(r, pair[1]);
-        if (((a ^ b) & ~low) == 0 && a < b) {
+        if (a < b) {
           const Idx moved = pair[0];
           pair[0] = pair[1];
           pair[1] = moved;

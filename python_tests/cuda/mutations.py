@@ -50,7 +50,7 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("sort.cuh", "ties |= 1u << e", "1u << e", "0u"),
     ("sort.cuh", "team.lane() == 0 || ((v[0]", "team.lane() == 0", "false"),
     ("sort.cuh", "wrong = wrong ||", "a < b", "false"),
-    ("sort.cuh", "if (((a ^ b) & ~low) == 0 && a < b", "((a ^ b) & ~low) == 0", "true"),
+    ("sort.cuh", "if (a < b) {", "a < b", "a <= b"),
     ("sort.cuh", "const bool first = flip &&", "j == k >> 1", "false"),
     ("sort.cuh", "if (a > b || (a == b", "i < j", "i > j"),
     ("sort.cuh", "if (b < m) order_memory", "b < m", "b < m - 1"),
@@ -67,9 +67,9 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("walk.cuh", "f.underflow ? sums.rescale", "f.underflow", "false"),
     ("walk.cuh", "if (!f.finite && v.bad[i] != 0)", "v.bad[i] != 0", "false"),
     ("walk.cuh", "const bool lost = sums.bad > 0", "sums.bad > 0", "false"),
-    ("walk.cuh", "if (x2 < 0.0025)", "x2 < 0.0025", "x2 < 0.25"),
+    ("walk.cuh", "if (x2 < 0.0025)", "x2 < 0.0025", "true"),
     ("walk.cuh", "classes[j] = C == 1 ?", "other >= y ? 1 : 0", "0"),
-    ("walk.cuh", "tile + j < C - 1 ?", "tile + j < C - 1", "tile + j < C - 2"),
+    ("walk.cuh", "tile + j < C - 1 ?", "tile + j < C - 1", "tile + j < C - 3"),
     ("walk.cuh", "below = below | (sums[j] < 0)", "classes[j] < y", "false"),
     ("walk.cuh", "const bool flip = survive ? below", "empty_flips", "true"),
     ("walk.cuh", "begin < n && end == n) flips", "end == n", "false"),
@@ -148,7 +148,11 @@ EDITS: list[tuple[str, str, str, str]] = [
 ]  # fmt: skip
 
 # Mutants that no test can tell from the original, and why.
-EQUIVALENT: dict[str, str] = {}
+ROUNDING = "equivalent: other partial sums, the same results but for rounding"
+EQUIVALENT: dict[str, str] = {
+    "walk.cuh: `chunk < 8 ? 8 : chunk` becomes `chunk`": ROUNDING,
+    "facts.cuh: `chunk < 8` becomes `false`": ROUNDING,
+}
 
 
 @dataclass(frozen=True)
@@ -228,15 +232,16 @@ def main() -> None:
     emulator.build.__defaults__ = (options.work / "build", source, "")
     module = emulator.module()
     tests = ROOT / "python_tests"
-    suites = [[str(tests / "cuda" / "test_paths.py")]]
+    arguments = ["--backends", "cuda-emulated", str(tests / "cuda" / "test_paths.py")]
     if not options.paths_only:
-        suites.append(["--backends", "cuda-emulated", str(tests / "contract")])
-    survivors = mutants.judge_all(
+        arguments.append(str(tests / "contract"))
+    judge = mutants.Judge(
         [mutant.place for mutant in found],
-        lambda number: mutants.verdict(lambda: module.set_mutant(number), suites),
+        module.set_mutant,
         {mutant.place: EQUIVALENT[mutant.key] for mutant in found if mutant.key in EQUIVALENT},
         options,
     )
+    survivors = mutants.judge_all(judge, arguments)
     raise SystemExit(1 if survivors else 0)
 
 

@@ -17,7 +17,8 @@ from fastattnerase.backends.base import Outputs, Problem, RankingKind
 from fastattnerase.ops.library import allocate, as_outputs
 
 EVERYTHING = (1 << 13) - 1
-NO_CURVES = EVERYTHING & ~((1 << 6) - 1)
+CURVES = (1 << 6) - 1
+NO_CURVES = EVERYTHING & ~CURVES
 H100 = (2, 232448)
 ALL = tuple(RankingKind)
 QUICK = tuple(kind for kind in ALL if kind != RankingKind.GREEDY)
@@ -139,6 +140,94 @@ def test_exact_ties_and_items_without_weight(cuda, path, keep, wants):
         assert_close(run(cuda, p, wants), run(reference.BACKEND, p, wants))
 
 
+@pytest.mark.parametrize("wants", [CURVES, 0], ids=["curves", "plain"])
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+def test_a_tie_behind_the_first_flip_is_none(cuda, path, keep, wants):
+    """Erasing: sums 3, -1 (flips), 0, 1. Keeping: 1 (flips), 0, 1, 2. The rest weighs nothing."""
+    shared, lengths = PATHS[path]
+    emulator.module().set_device(2, shared)
+    n = max(lengths)
+    p = problem([n], 1, 2, (RankingKind.GIVEN_ORDER,), is_scores=False, keep=keep)
+    p.values.fill_(5)
+    p.values[:4, 0, 0] = torch.tensor([1.0, -1, 1, 1] if keep else [4.0, -1, -1, 1])
+    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
+    p.head_bias.zero_()
+    p.attention.zero_()
+    p.attention[:4] = 1
+    object.__setattr__(p, "orders", (torch.arange(n),))
+    out = run(cuda, p, wants)
+    assert (out.first_flip.item(), out.status.item()) == (1, 0)
+
+
+@pytest.mark.parametrize("wants", [CURVES, 0], ids=["curves", "plain"])
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_erased_is_the_label_whatever_the_order_rounds_to(cuda, path, wants):
+    """Class 1 has 2^53 + 1 - 2^53: 0 by position, a tie; 1 with the large ones first, class 1."""
+    shared, lengths = PATHS[path]
+    emulator.module().set_device(2, shared)
+    n = max(lengths)
+    p = problem([n], 1, 2, (RankingKind.GIVEN_ORDER,), is_scores=False)
+    p.values.fill_(0)
+    p.values[:3, 0, 0] = torch.tensor([2.0**53, 1, -(2.0**53)])
+    p.head_weight[:, 0, 0] = torch.tensor([0.0, 1])
+    p.head_bias.zero_()
+    p.attention.zero_()
+    p.attention[:4] = 1
+    object.__setattr__(p, "orders", (torch.tensor([1, 0, 2, *range(3, n)]),))
+    out = run(cuda, p, wants)
+    assert (out.label.item(), out.first_flip.item()) == (0, -1)
+
+
+SINGLES = 7 << 7
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_one_item_alone_where_a_total_cancels(cuda, path):
+    """An item with nearly all the weight, or with a value of 1e14: the others' sums stay exact."""
+    shared, lengths = PATHS[path]
+    emulator.module().set_device(2, shared)
+    heavy = problem(lengths, 8, 3, ())
+    heavy.attention.zero_()
+    heavy.head_weight.mul_(1e-9)
+    heavy.head_bias.zero_()
+    large = problem(lengths, 8, 3, ())
+    large.attention.zero_()
+    for begin, n in zip(heavy.offsets.tolist(), lengths, strict=False):
+        heavy.attention[begin : begin + min(n, 1)] = 40
+        large.values[begin : begin + min(n, 1)] *= 1e14
+    for p in (heavy, large):
+        assert_close(run(cuda, p, SINGLES), run(reference.BACKEND, p, SINGLES))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_one_item_alone_that_leaves_a_tie(cuda, path):
+    """0.2 + 9.1 - 9.1, each by 1/3: without the first exactly 0, which is class 0; not so total."""
+    shared, lengths = PATHS[path]
+    emulator.module().set_device(2, shared)
+    p = problem([max(lengths)], 1, 2, (), is_scores=False)
+    p.values.fill_(0)
+    p.values[:3, 0, 0] = torch.tensor([0.2, 9.1, -9.1])
+    p.head_weight[:, 0, 0] = torch.tensor([0.0, 1])
+    p.head_bias.zero_()
+    p.attention.zero_()
+    p.attention[:3] = 1
+    out = run(cuda, p, SINGLES)
+    assert out.label.item() == 1
+    assert out.single_flip_label is not None
+    assert out.single_flip_label[:3].tolist() == [0, 0, -1]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_more_ranks_than_a_thread_has_bits(cuda, keep):
+    """2,200 ranks are 69 for each of 32 threads."""
+    for shared in (H100[1], 3000):
+        emulator.module().set_device(2, shared)
+        p = problem([2200], 3, 2, (RankingKind.ATTENTION, RankingKind.PRODUCT), keep=keep)
+        p.head_bias[:] = torch.tensor([0.0, 0.4])
+        assert_close(run(cuda, p, 0), run(reference.BACKEND, p, 0))
+
+
 @pytest.mark.parametrize("n", [32, 64, 300])
 def test_two_keys_that_a_sort_word_cannot_tell_apart_at_every_rank(cuda, n):
     """Instance r: keys far from each other but those of ranks r and r + 1, in the wrong order."""
@@ -148,6 +237,8 @@ def test_two_keys_that_a_sort_word_cannot_tell_apart_at_every_rank(cuda, n):
     keys = torch.arange(n, 0, -1, dtype=torch.float64).repeat(len(lengths), 1)  # [B, n]
     for b, r in enumerate(ranks):
         keys[b, r + 1] = torch.nextafter(keys[b, r], torch.tensor(1e9, dtype=torch.float64))
+        if r < n - 4:
+            keys[b, n - 1] = keys[b, n - 2]  # equal keys stay as they are
     object.__setattr__(p, "keys", (keys.flatten(),))
     out = run(cuda, p)
     assert out.order is not None
@@ -168,11 +259,12 @@ def test_keys_that_differ_below_what_a_sort_word_holds(cuda):
     assert out.order[0].tolist() == list(range(63, -1, -1))
 
 
-def test_long_orders_of_several_tiles(cuda):
+@pytest.mark.parametrize("keys", [torch.arange(9001) // 180, torch.arange(9001) * 7919 % 50])
+def test_long_orders_of_several_tiles(cuda, keys):
     """9,001 keys of 50 values: three tiles of a sort in device memory, two rounds of merges."""
     emulator.module().set_device(2, 3000)
     p = problem([9001], 1, 1, (RankingKind.GIVEN_KEYS,))
-    keys = torch.randint(50, (9001,)).float()
+    keys = keys.float()
     object.__setattr__(p, "keys", (keys,))
     out = run(cuda, p)
     assert out.order is not None
@@ -268,9 +360,10 @@ def test_an_order_that_is_no_permutation_is_marked_and_nothing_else_changes(cuda
         bad = p.orders[0].clone()
         bad[0] = bad[1]
         bad[int(p.offsets[1]) :][:2] = torch.tensor([-(2**40), 2**40])
+        bad[int(p.offsets[2])] = lengths[2]
         object.__setattr__(p, "orders", (bad,))
         out, expected = run(cuda, p), run(reference.BACKEND, p)
-        assert (out.status & INVALID != 0).tolist()[:2] == [True, True]
+        assert (out.status & INVALID != 0).tolist()[:3] == [True, True, True]
         assert_close(out, expected)
 
 

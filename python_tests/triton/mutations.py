@@ -25,7 +25,7 @@ import mutants
 HERE = Path(__file__).resolve().parent
 KERNELS = HERE.parents[1] / "kernels" / "triton"
 BUILD = HERE.parents[1] / "build" / "mutants-triton"
-SUITES = [[str(HERE / "test_triton_kernels.py"), str(HERE / "test_triton_sweep.py")]]
+TESTS = [str(HERE / "test_triton_kernels.py"), str(HERE / "test_triton_sweep.py")]
 
 # file, what is there once, what it becomes
 EDITS = [
@@ -73,9 +73,7 @@ def main() -> None:
         line = text[: text.index(old)].count("\n") + 1
         name_of = f"`{old}` becomes `{new}`".replace("|", "\\|")
         places.append(f"| `{name}:{line}` | {name_of}")
-    survivors = mutants.judge_all(
-        places, lambda number: mutants.verdict(lambda: switch_on(number), SUITES), {}, options
-    )
+    survivors = mutants.judge_all(mutants.Judge(places, switch_on, {}, options), TESTS)
     raise SystemExit(1 if survivors else 0)
 
 
