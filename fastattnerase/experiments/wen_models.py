@@ -107,7 +107,11 @@ def fixed_attention(
         Wen, Subbalakshmi and Yang 2022, section 5.1, Fix Attn, which allows these readings.
     """
     size = len(prepared.classes)
-    config = replace(config, seed=config.seed + _ANEW)  # not the base model's initial values
+    config = replace(
+        config,
+        seed=config.seed + _ANEW,  # not the base model's initial values
+        embedding_size=base.config.embedding_size,  # that of the word vectors, where there are some
+    )
     if reading == "uniform":
         plain = replace(config, attention="uniform")
         return build_model(plain, prepared.vocabulary, size, prepared.embeddings)

@@ -86,6 +86,17 @@ def test_fixed_attention(
         assert batch.scores is not None
 
 
+@pytest.mark.parametrize("reading", ["uniform", "trained", "random", "parameters"])
+def test_fixed_attention_with_word_vectors_of_their_own_width(
+    reading: str, prepared: PreparedCorpus
+) -> None:
+    vectors = torch.randn(len(prepared.vocabulary), 5)
+    with_vectors = prepared._replace(embeddings=vectors)
+    base = build_model(CONFIG, prepared.vocabulary, 2, vectors)
+    model = fixed_attention(reading, CONFIG, with_vectors, base)
+    assert torch.equal(model.embedding.weight, vectors)
+
+
 @pytest.mark.parametrize("reading", ["trained", "trained_kept", "random"])
 def test_fixed_representation(
     reading: str, prepared: PreparedCorpus, base: AttentionClassifier, tmp_path: Path
