@@ -161,8 +161,7 @@ FAE_NOINLINE __device__ void erase_singles(bool write_out) {
     if (active) {
       const double a = v.a[i];
       const double others = f.mass - a;
-      safe = a < 0.5 * f.mass;
-      safe = safe && rounding < kSafeError * others && !(f.underflow && i == f.top_item);
+      safe = a < 0.5 * f.mass && rounding < kSafeError * others;
 #pragma unroll 1
       for (int c = 0; safe && c < C; ++c) {
         const double m = v.margin[c] - a * v.difference(i, y, c);

@@ -179,7 +179,7 @@ def test_nothing_erased_is_the_label_whatever_the_order_rounds_to(cuda, path, wa
     assert (out.label.item(), out.first_flip.item()) == (0, -1)
 
 
-SINGLES = 7 << 7
+ORDER, SINGLES, MINIMAL = 1 << 6, 7 << 7, 7 << 10
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -198,6 +198,102 @@ def test_one_item_alone_where_a_total_cancels(cuda, path):
         large.values[begin : begin + min(n, 1)] *= 1e14
     for p in (heavy, large):
         assert_close(run(cuda, p, SINGLES), run(reference.BACKEND, p, SINGLES))
+
+
+def test_greedy_where_a_total_cancels(cuda):
+    """The first item has all but e^-36 of the weight, and erasing it leaves 0.9 instead of 1."""
+    lengths = [3, 4, 5, 6, 7, 8, 9, 10, 70]
+    p = problem(lengths, 1, 2, (RankingKind.GREEDY,))
+    p.values.fill_(0.9)
+    p.head_weight[:, 0, 0] = torch.tensor([1.0, 0])
+    p.head_bias.zero_()
+    p.attention.zero_()
+    for b, begin in enumerate(p.offsets[:-1].tolist()):
+        p.values[begin] = 1
+        p.attention[begin] = 35.5 + 0.2 * b
+    out = run(cuda, p, ORDER)
+    assert out.order is not None
+    assert out.order[0, p.offsets[:-1]].tolist() == [0] * len(lengths)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_only_item_with_weight_has_a_slope_of_its_own(cuda, path):
+    """Its gradient is negative and the others weigh nothing: it comes last."""
+    shared, lengths = PATHS[path]
+    emulator.module().set_device(2, shared)
+    n = max(lengths)
+    p = problem([n], 1, 2, (RankingKind.RENORMALIZED_GRADIENT,), is_scores=False)
+    p.values.fill_(-1)
+    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
+    p.head_bias[:] = torch.tensor([5.0, 0])
+    p.attention.zero_()
+    p.attention[0] = 1
+    out = run(cuda, p, ORDER)
+    assert out.order is not None
+    assert out.order[0].tolist() == [*range(1, n), 0]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_all_that_has_a_score_is_erased_where_only_that_flips(cuda, path):
+    """Weights of e^-700 count: every item speaks for class 0, nothing for class 1 but its bias."""
+    shared, lengths = PATHS[path]
+    emulator.module().set_device(2, shared)
+    n = max(lengths)
+    p = problem([n], 1, 2, ())
+    p.values.fill_(1)
+    p.head_weight[:, 0, 0] = torch.tensor([3.0, 0])
+    p.head_bias[:] = torch.tensor([0.0, 1])
+    p.attention.fill_(-700)
+    p.attention[0] = 0
+    out = run(cuda, p, MINIMAL)
+    assert out.minimal_size is not None
+    assert out.minimal_flip_label is not None
+    assert (out.minimal_size.item(), out.minimal_flip_label.item()) == (n, 1)
+
+
+@pytest.mark.parametrize("shared", [H100[1], 4000, 3000])
+def test_the_minimal_set_is_never_empty(cuda, shared):
+    """2^51, 14 times 0.2 far apart, -2^51: 0 by position, but above it in the order of the set."""
+    emulator.module().set_device(2, shared)
+    p = problem([128], 1, 2, (), is_scores=False)
+    p.values.fill_(0)
+    p.values[8:120:8] = 25.6
+    p.values[0], p.values[127] = 2.0**58, -(2.0**58)
+    p.head_weight[:, 0, 0] = torch.tensor([0.0, 1])
+    p.head_bias.zero_()
+    p.attention.fill_(1)
+    out = run(cuda, p, MINIMAL)
+    assert out.minimal_size is not None
+    assert out.minimal_order is not None
+    assert (out.label.item(), out.minimal_size.item()) == (0, 1)
+    assert out.minimal_order[0].item() == 127
+
+
+@pytest.mark.parametrize(
+    ("values", "bias"), [([0.0, 0.0], [1.0, 1.000002]), ([1e-23, -0.999999e-23], [0.0, 0.0])]
+)
+def test_near_ties_by_biases_and_by_values_whose_squares_vanish(cuda, values, bias):
+    """Two sums nearer to each other than 3e-6 of the largest bias, of the largest norm."""
+    p = problem([2], 1, 2, (), is_scores=False)
+    p.values[:, 0, 0] = torch.tensor(values)
+    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
+    p.head_bias[:] = torch.tensor(bias)
+    p.attention.fill_(1)
+    assert run(cuda, p, 0).status.item() == 32
+
+
+def test_a_near_tie_of_the_first_launch_is_kept_by_the_second(cuda):
+    """Of 201 orders the first leaves -1 + 1; the others leave 3 - 1, 3."""
+    p = problem([3], 1, 2, (RankingKind.GIVEN_ORDER,) * 201, is_scores=False)
+    p.values[:, 0, 0] = torch.tensor([3.0, -1, 1])
+    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
+    p.head_bias.zero_()
+    p.attention.fill_(1)
+    object.__setattr__(p, "orders", (torch.tensor([0, 1, 2]), torch.tensor([2, 1, 0])))
+    object.__setattr__(p, "ranking_args", (0, *[1] * 200))
+    assert run(cuda, p, 0).status.item() == 32
+    object.__setattr__(p, "ranking_args", (1,) * 201)
+    assert run(cuda, p, 0).status.item() == 0
 
 
 @pytest.mark.parametrize("path", PATHS)
