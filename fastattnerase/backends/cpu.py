@@ -14,7 +14,7 @@ from fastattnerase.backends.base import Outputs, PooledProblem, Problem
 
 # Scratch memory kept for the next call: a fresh one costs a page fault every 4 KiB.
 _SPARE: list[Tensor] = []
-_SPARE_BYTES = 32 * 2**20
+_SPARE_BYTES = 64 * 2**20
 
 
 class CpuBackend:
