@@ -201,8 +201,7 @@ inline Selected select_first(double tolerance, double taken, double* margins, do
   }
   // The sums on both sides of the flip. Their mass is at most 1, so this is stricter than the
   // tolerance; sums before them are larger still.
-  const bool clear =
-      i < m && taken < 0 && -taken >= tolerance && taken + margins[i] >= tolerance;
+  const bool clear = i < m && taken < 0 && -taken >= tolerance && taken + margins[i] >= tolerance;
   return {all - count, i < m ? margins[i] : 0, clear};
 }
 
