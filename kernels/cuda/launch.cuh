@@ -127,8 +127,7 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, const Needs& need
   l.grain =
       static_cast<int>(std::clamp<std::int64_t>(p.B / (plan.small_grid * warps * 8), 1, kScan));
   // Long instances are longer than limit_big, so that at most this many do not overlap.
-  l.max_longs = plan.has_long ? p.T / (l.limit_big + 1) + 1 : 0;
-  if (plan.has_long && l.limit_big < 0) l.max_longs = p.B;
+  l.max_longs = !plan.has_long ? 0 : l.limit_big < 0 ? p.B : p.T / (l.limit_big + 1) + 1;
 
   std::int64_t at = 0;
   const auto take = [&](auto*& pointer, std::int64_t count) {

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.backends import reference
-from fastattnerase.backends.base import Outputs, Problem, RankingKind
+from fastattnerase.backends.base import Outputs, PooledProblem, Problem, RankingKind
 from fastattnerase.ops.library import allocate, as_outputs
 
 EVERYTHING = (1 << 13) - 1
@@ -474,19 +474,49 @@ def test_negative_weights_are_marked(cuda):
     assert not out.status[1] & INVALID
 
 
+@pytest.mark.parametrize("shared", [H100[1], 3000])
 @pytest.mark.parametrize(
-    "offsets", [[0, 5, 3, 9], [1, 4, 6, 9], [0, 4, 6, 8], [0, -7, 6, 9], [0, 2**40, 4, 9]]
+    "offsets",
+    [[0, 50, 30, 90], [10, 40, 60, 90], [0, 40, 60, 80], [0, -70, 60, 90], [0, 2**40, 40, 90]],
 )
-def test_offsets_that_make_no_sense_are_marked_and_nothing_is_read_out_of_bounds(cuda, offsets):
-    p = problem([4, 2, 3], 8, 3)
+def test_offsets_that_make_no_sense_are_marked_and_nothing_is_read_out_of_bounds(
+    cuda, offsets, shared
+):
+    emulator.module().set_device(2, shared)
+    p = problem([40, 20, 30], 8, 3, (RankingKind.ATTENTION,))
     object.__setattr__(p, "offsets", torch.tensor(offsets))
     out = run(cuda, p)
     for b in range(3):
-        broken = offsets[b] < 0 or offsets[b + 1] < offsets[b] or offsets[b + 1] > 9
-        broken = broken or (b == 0 and offsets[0] != 0) or (b == 2 and offsets[3] != 9)
+        broken = offsets[b] < 0 or offsets[b + 1] < offsets[b] or offsets[b + 1] > 90
+        broken = broken or (b == 0 and offsets[0] != 0) or (b == 2 and offsets[3] != 90)
         assert bool(out.status[b] & INVALID) or not broken
         if broken:
             assert int(out.label[b]) == -1
+
+
+def test_more_long_instances_than_there_is_room_for_are_marked(cuda):
+    """Eight times the same 900 items: the workspace is for long ones that do not overlap."""
+    emulator.module().set_device(2, 20000)
+    p = problem([900, *[0] * 14], 8, 3, (RankingKind.ATTENTION,))
+    object.__setattr__(p, "offsets", torch.tensor([0, 900] * 8))
+    out = run(cuda, p)
+    assert out.status.tolist()[1::2] == [INVALID] * 7
+    assert any(status & INVALID for status in out.status.tolist()[::2])
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("D", [1, 130])
+def test_pooled_prefixes_write_what_is_asked_for_and_nothing_else(cuda, D, keep):
+    lengths = [5, 0, 130, 1]
+    p = problem(lengths, D, 2)
+    for begin, count in [(0, 140), (5, 1), (6, 1), (7, 140 - 7), (30, 90), (139, 1)]:
+        pooled = PooledProblem(p.values, p.offsets, p.attention, True, p.orders[0], keep, begin)
+        band = torch.full((count + 2, 1, D), -77.0)
+        expected = torch.empty(count, 1, D)
+        cuda.pooled_prefixes(pooled, band[1:-1])
+        reference.BACKEND.pooled_prefixes(pooled, expected)
+        torch.testing.assert_close(band[1:-1], expected, rtol=2e-5, atol=2e-6)
+        assert bool((band[0] == -77).all() and (band[-1] == -77).all())
 
 
 def test_validation_raises_the_exact_error(cuda):
