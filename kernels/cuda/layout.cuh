@@ -217,7 +217,9 @@ struct Turn {
   int near;            // 1 where a sum compared so far is a near-tie
 };
 
-// What the parts of a sweep, each a call without arguments, need of an instance: kStateBytes of
+// A part of a sweep has a barrier before it reads what other threads wrote in the part before.
+//
+// What the parts, each a call without arguments, need of an instance: kStateBytes of
 // shared memory before its arrays. As arguments it would be copied to every thread's stack, which
 // misses L1; and what a caller holds its callees must not use, so that callers hold nothing.
 template <typename S, typename Idx>

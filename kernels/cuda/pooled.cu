@@ -109,7 +109,6 @@ __global__ void __launch_bounds__(kThreads) pool_prefixes(const FAE_PARAMETER Po
         write(p.keep ? t + 1 : n - 1 - t);
       }
     }
-    team.sync();
   }
 }
 

@@ -78,7 +78,6 @@ FAE_DEV void find_renormalized(const Team<kWarp>& team, const View<S, Idx>& v, c
     }
     v.renorm[i] = v.a[i] * (v.g[i] - (others > 0 ? sum / others : 0.0));
   }
-  team.sync();
 }
 
 // What erasing item i alone does, from the others' weight and margins. Returns whether a compared
@@ -146,7 +145,6 @@ FAE_NOINLINE __device__ void erase_singles(bool write_out) {
       if (v.js != nullptr) v.js[i] = nothing;
       if (v.drop != nullptr) v.drop[i] = nothing;
     }
-    team.sync();
     return;
   }
   // |m_{i,c}| <= 2 a_i (max ‖h‖ max ‖W‖ + max |b|), so this bounds the rounding of a total.
@@ -210,7 +208,6 @@ FAE_NOINLINE __device__ void erase_singles(bool write_out) {
     }
   }
   note_near(here, near && write_out);
-  team.sync();
 }
 
 // The word by which the minimal set's order for class c sorts item i: its margin, items without
@@ -296,7 +293,6 @@ FAE_NOINLINE __device__ void sort_rankings() {
         sort_orders<kWarp, kWordsAThread>(team, count, v.n, v.P, v.buffer, order, word);
     }
   }
-  team.sync();
 }
 
 // Whether erasing `size` items cannot bring class c's sum near zero: the sum of the `size` largest
@@ -429,7 +425,6 @@ FAE_NOINLINE __device__ void judge_minimal() {
       m.threshold = last > 0 ? last : 0.0;
     }
   }
-  team.sync();
 }
 
 // Writes the set whose order is in min_order, its size and label.
@@ -479,7 +474,6 @@ FAE_NOINLINE __device__ void close_minimal() {
     p.minimal_order[v.t0 + j] = v.min_order[j];
   }
   note_near(here, judged && m.nearest <= (found ? m.size : f.positives));
-  team.sync();
 }
 
 // The greedy order. `v.bad` marks what is taken: nothing is bad here, and it is restored.

@@ -187,24 +187,28 @@ def test_one_item_alone_where_a_total_cancels(cuda, path):
     """An item with nearly all the weight, or with a value of 1e14: the others' sums stay exact."""
     shared, lengths = PATHS[path]
     emulator.module().set_device(2, shared)
+    lengths = lengths * (4 if max(lengths) < 100 else 1)
     heavy = problem(lengths, 8, 3, ())
     heavy.attention.zero_()
-    heavy.head_weight.mul_(1e-9)
+    heavy.head_weight.mul_(1e-15)
     heavy.head_bias.zero_()
     large = problem(lengths, 8, 3, ())
     large.attention.zero_()
     for begin, n in zip(heavy.offsets.tolist(), lengths, strict=False):
-        heavy.attention[begin : begin + min(n, 1)] = 40
+        heavy.attention[begin : begin + min(n, 1)] = 36
         large.values[begin : begin + min(n, 1)] *= 1e14
     for p in (heavy, large):
-        assert_close(run(cuda, p, SINGLES), run(reference.BACKEND, p, SINGLES))
+        expected = run(reference.BACKEND, p, SINGLES)
+        for order in ("forward", "backward", "shuffled"):
+            emulator.module().set_schedule(order, 5)
+            assert_close(run(cuda, p, SINGLES), expected)
 
 
 def test_greedy_where_a_total_cancels(cuda):
-    """The first item has all but e^-36 of the weight, and erasing it leaves 0.9 instead of 1."""
+    """The first item has all but e^-36 of the weight, and erasing it leaves 0.99 instead of 1."""
     lengths = [3, 4, 5, 6, 7, 8, 9, 10, 70]
     p = problem(lengths, 1, 2, (RankingKind.GREEDY,))
-    p.values.fill_(0.9)
+    p.values.fill_(0.99)
     p.head_weight[:, 0, 0] = torch.tensor([1.0, 0])
     p.head_bias.zero_()
     p.attention.zero_()
@@ -235,7 +239,7 @@ def test_the_only_item_with_weight_has_a_slope_of_its_own(cuda, path):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_all_that_has_a_score_is_erased_where_only_that_flips(cuda, path):
-    """Weights of e^-700 count: every item speaks for class 0, nothing for class 1 but its bias."""
+    """Weights of e^-800 count: every item speaks for class 0, nothing for class 1 but its bias."""
     shared, lengths = PATHS[path]
     emulator.module().set_device(2, shared)
     n = max(lengths)
@@ -243,7 +247,7 @@ def test_all_that_has_a_score_is_erased_where_only_that_flips(cuda, path):
     p.values.fill_(1)
     p.head_weight[:, 0, 0] = torch.tensor([3.0, 0])
     p.head_bias[:] = torch.tensor([0.0, 1])
-    p.attention.fill_(-700)
+    p.attention.fill_(-800)
     p.attention[0] = 0
     out = run(cuda, p, MINIMAL)
     assert out.minimal_size is not None
@@ -274,8 +278,10 @@ def test_the_minimal_set_is_never_empty(cuda, shared):
 )
 def test_near_ties_by_biases_and_by_values_whose_squares_vanish(cuda, values, bias):
     """Two sums nearer to each other than 3e-6 of the largest bias, of the largest norm."""
-    p = problem([2], 1, 2, (), is_scores=False)
+    p = problem([2], 4, 2, (), is_scores=False)
+    p.values.fill_(0)
     p.values[:, 0, 0] = torch.tensor(values)
+    p.head_weight.fill_(0)
     p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
     p.head_bias[:] = torch.tensor(bias)
     p.attention.fill_(1)
@@ -439,6 +445,35 @@ def test_rows_longer_than_a_float32_sum_may_span(cuda):
     assert_close(run(cuda, p), run(reference.BACKEND, p))
 
 
+def test_no_float32_sum_spans_more_than_128_features(cuda):
+    """1 and 65,535 times 2^-25, which vanish beside it."""
+    p = problem([1], 65_536, 2, (RankingKind.ATTENTION,))
+    p.values.fill_(2.0**-25)
+    p.values[0, 0, 0] = 1
+    p.head_weight[0].fill_(1)
+    p.head_weight[1].fill_(0)
+    p.head_bias.zero_()
+    logits = run(cuda, p, CURVES).curve_logits
+    assert logits is not None
+    assert logits[0, 0, 0].item() == pytest.approx(1 + 65_535 * 2.0**-25, abs=130 * 2.0**-25)
+
+
+def test_instances_that_a_warp_takes_together(cuda):
+    """601 instances are taken in pairs; behind the last lies nothing that is read or written."""
+    lengths = [1 + b % 3 for b in range(601)]
+    p = problem(lengths, 4, 3, (RankingKind.ATTENTION,))
+    expected = run(reference.BACKEND, p, 0)
+    band = torch.cat([p.offsets, p.offsets[-1:] + 1])
+    object.__setattr__(p, "offsets", band[:-1])
+    results = allocate(p.values, p.offsets, 3, 1, 0)
+    out = as_outputs(results, 0)
+    status = torch.full((603,), -77)
+    out.status = status[:601]
+    cuda.sweep(p, out)
+    assert_close(out, expected)
+    assert status[601:].tolist() == [-77, -77]
+
+
 def test_more_rankings_than_one_launch_takes(cuda):
     p = problem([6, 2], 4, 3, (RankingKind.RANDOM,) * 205)
     object.__setattr__(p, "ranking_args", tuple(range(205)))
@@ -517,6 +552,17 @@ def test_pooled_prefixes_write_what_is_asked_for_and_nothing_else(cuda, D, keep)
         reference.BACKEND.pooled_prefixes(pooled, expected)
         torch.testing.assert_close(band[1:-1], expected, rtol=2e-5, atol=2e-6)
         assert bool((band[0] == -77).all() and (band[-1] == -77).all())
+
+
+def test_pooled_prefixes_of_an_order_that_leaves_the_instance_are_not_a_number(cuda):
+    p = problem([2, 1], 3, 2)
+    order = torch.tensor([2, 0, 0])
+    problem_of = PooledProblem(p.values, p.offsets, p.attention, True, order, False, 0)
+    pooled = torch.empty(5, 1, 3)
+    cuda.pooled_prefixes(problem_of, pooled)
+    assert pooled[0].isnan().all()
+    assert torch.equal(pooled[1], p.values[0])
+    assert torch.equal(pooled[3], p.values[2])
 
 
 def test_validation_raises_the_exact_error(cuda):
