@@ -13,7 +13,10 @@ def emu():
     module.set_schedule("forward")
 
 
-@pytest.mark.parametrize("order", ["forward", "backward", "shuffled"])
+ORDERS = ("forward", "backward", "shuffled", "apart")
+
+
+@pytest.mark.parametrize("order", ORDERS)
 def test_a_right_kernel_is_right_under_every_order(emu, order):
     for seed in range(5):
         emu.set_schedule(order, seed)
@@ -21,7 +24,7 @@ def test_a_right_kernel_is_right_under_every_order(emu, order):
 
 
 def test_a_missing_barrier_is_seen_under_every_order(emu):
-    for order in ("forward", "backward", "shuffled"):
+    for order in ORDERS:
         emu.set_schedule(order, 1)
         assert not emu.reversed_by("no_barrier")
 
@@ -42,5 +45,5 @@ def test_warp_intrinsics(emu):
 
 
 def test_an_unknown_order_is_refused(emu):
-    with pytest.raises(ValueError, match="needs forward, backward or shuffled"):
+    with pytest.raises(ValueError, match="needs forward, backward, shuffled or apart"):
         emu.set_schedule("sideways")

@@ -104,7 +104,7 @@ PATHS = {
 }
 
 
-@pytest.mark.parametrize("order", ["forward", "backward", "shuffled"])
+@pytest.mark.parametrize("order", ["forward", "backward", "shuffled", "apart"])
 @pytest.mark.parametrize("path", PATHS)
 def test_every_result_on_every_path(cuda, path, order):
     shared, lengths = PATHS[path]
@@ -342,23 +342,28 @@ def test_two_keys_that_a_sort_word_cannot_tell_apart_at_every_rank(cuda, n):
         if r < n - 4:
             keys[b, n - 1] = keys[b, n - 2]  # equal keys stay as they are
     object.__setattr__(p, "keys", (keys.flatten(),))
-    out = run(cuda, p)
-    assert out.order is not None
-    for b, r in enumerate(ranks):
-        expected = [*range(r), r + 1, r, *range(r + 2, n)]
-        assert out.order[0, b * n : (b + 1) * n].tolist() == expected
+    for order in ("forward", "apart"):
+        emulator.module().set_schedule(order, n)
+        out = run(cuda, p, ORDER)
+        assert out.order is not None
+        for b, r in enumerate(ranks):
+            expected = [*range(r), r + 1, r, *range(r + 2, n)]
+            assert out.order[0, b * n : (b + 1) * n].tolist() == expected
 
 
-def test_keys_that_differ_below_what_a_sort_word_holds(cuda):
-    """64 keys one unit in the last place apart, ascending by position: the order is reversed."""
-    p = problem([64], 4, 2, (RankingKind.GIVEN_KEYS,), dtype=torch.float64)
-    keys = torch.ones(64, dtype=torch.float64)
-    for i in range(1, 64):
+@pytest.mark.parametrize("n", [64, 150])
+def test_keys_that_differ_below_what_a_sort_word_holds(cuda, n):
+    """Keys one unit in the last place apart, ascending by position: the order is reversed."""
+    p = problem([n], 4, 2, (RankingKind.GIVEN_KEYS,), dtype=torch.float64)
+    keys = torch.ones(n, dtype=torch.float64)
+    for i in range(1, n):
         keys[i] = torch.nextafter(keys[i - 1], torch.tensor(2.0, dtype=torch.float64))
     object.__setattr__(p, "keys", (keys,))
-    out = run(cuda, p)
-    assert out.order is not None
-    assert out.order[0].tolist() == list(range(63, -1, -1))
+    for order in ("forward", "apart"):
+        emulator.module().set_schedule(order, n)
+        out = run(cuda, p, ORDER)
+        assert out.order is not None
+        assert out.order[0].tolist() == list(range(n - 1, -1, -1))
 
 
 @pytest.mark.parametrize("keys", [torch.arange(9001) // 180, torch.arange(9001) * 7919 % 50])
@@ -582,7 +587,7 @@ def test_what_the_backend_refuses(cuda):
 def test_results_do_not_depend_on_the_schedule(cuda):
     p = problem([7, 70, 20, 130], 20, 5, QUICK)
     results: list[list[Tensor]] = []
-    for order, seed in (("forward", 0), ("backward", 0), ("shuffled", 1), ("shuffled", 2)):
+    for order, seed in (("forward", 0), ("backward", 0), ("shuffled", 1), ("apart", 2)):
         emulator.module().set_schedule(order, seed)
         out = run(cuda, p)
         results.append([getattr(out, f.name) for f in fields(Outputs)])

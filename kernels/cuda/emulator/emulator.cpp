@@ -107,6 +107,7 @@ class Block {
   Block& operator=(const Block&) = delete;
 
   void run(Dim3 index);
+  bool advance(const std::vector<unsigned>& threads);
 
   void yield_until(const std::uint64_t* counter, std::uint64_t value) {
     Fiber& me = fibers_[current_];
@@ -229,11 +230,34 @@ template <typename T>
 void arrange(std::vector<T>& list, std::uint64_t& random) {
   const Order order = schedule().order;
   if (order == Order::kBackward) std::reverse(list.begin(), list.end());
-  if (order == Order::kShuffled) {
+  if (order == Order::kShuffled || order == Order::kApart) {
     for (std::size_t i = list.size(); i > 1; --i) {
       std::swap(list[i - 1], list[next_random(random) % i]);
     }
   }
+}
+
+// Resumes those of `threads` that can go on, up to where each waits; whether there were any.
+bool Block::advance(const std::vector<unsigned>& threads) {
+  bool moved = false;
+  for (const unsigned t : threads) {
+    Fiber& fiber = fibers_[t];
+    if (fiber.finished || (fiber.waits_on != nullptr && *fiber.waits_on < fiber.waits_for))
+      continue;
+    moved = true;
+    current_ = t;
+    ++total_meetings;
+#if defined(__SANITIZE_ADDRESS__)
+    void* fake = nullptr;
+    __sanitizer_start_switch_fiber(&fake, fiber.stack, kStackBytes);
+    switch_context(scheduler_, fiber.context);
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#else
+    switch_context(scheduler_, fiber.context);
+#endif
+    if (error_) std::rethrow_exception(error_);
+  }
+  return moved;
 }
 
 void Block::run(Dim3 index) {
@@ -241,51 +265,43 @@ void Block::run(Dim3 index) {
   forget_frames(stacks_, kStackBytes * threads_);
   std::memset(shared_.get(), 0xFF, shared_bytes_);
   std::memset(shared_.get() + shared_bytes_, kGuard, kGuardBytes);
-  std::vector<unsigned> ready(threads_);
+  // Who takes turns with whom: all threads, or each warp's among themselves.
+  const bool apart = schedule().order == Order::kApart;
+  std::vector<std::vector<unsigned>> teams(apart ? threads_ / 32 : 1);
   for (unsigned t = 0; t < threads_; ++t) {
     Fiber& fiber = fibers_[t];
     fiber = Fiber{};
     fiber.index = Dim3{t % size_.x, t / size_.x % size_.y, t / size_.x / size_.y};
     fiber.stack = stacks_ + t * kStackBytes;
     start(fiber);
-    ready[t] = t;
+    teams[apart ? t / 32 : 0].push_back(t);
   }
   warps_.assign(warps_.size(), Warp{});
   barrier_arrived_ = 0;
   std::uint64_t random = schedule().seed * 0x9E3779B97F4A7C15ull + 0x2545F4914F6CDD1Dull + index.x;
   Block* before = running;
   running = this;
-  arrange(ready, random);
-  for (;;) {
-    bool moved = false;
-    bool left = false;
-    for (const unsigned t : ready) {
-      Fiber& fiber = fibers_[t];
-      if (fiber.finished) continue;
-      left = true;
-      if (fiber.waits_on != nullptr && *fiber.waits_on < fiber.waits_for) continue;
-      moved = true;
-      current_ = t;
-      ++total_meetings;
-#if defined(__SANITIZE_ADDRESS__)
-      void* fake = nullptr;
-      __sanitizer_start_switch_fiber(&fake, fiber.stack, kStackBytes);
-      switch_context(scheduler_, fiber.context);
-      __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
-#else
-      switch_context(scheduler_, fiber.context);
-#endif
-      if (error_) {
-        running = before;
-        std::rethrow_exception(error_);
+  for (std::vector<unsigned>& team : teams) arrange(team, random);
+  try {
+    for (bool moved = true; moved;) {
+      moved = false;
+      if (apart) arrange(teams, random);
+      for (const std::vector<unsigned>& team : teams) {
+        while (advance(team)) {
+          moved = true;
+          if (!apart) break;
+        }
+      }
+      if (schedule().order == Order::kShuffled) arrange(teams[0], random);
+    }
+    for (const Fiber& fiber : fibers_) {
+      if (!fiber.finished) {
+        throw std::runtime_error("a barrier or warp intrinsic was not reached by all threads");
       }
     }
-    if (!left) break;
-    if (!moved) {
-      running = before;
-      throw std::runtime_error("a barrier or warp intrinsic was not reached by all threads");
-    }
-    if (schedule().order == Order::kShuffled) arrange(ready, random);
+  } catch (...) {
+    running = before;
+    throw;
   }
   running = before;
   for (std::size_t i = 0; i < kGuardBytes; ++i) {

@@ -1,6 +1,8 @@
 // The test module `_emu`: the CUDA operators on host memory, and the knobs of the emulator.
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 
@@ -13,12 +15,12 @@ namespace py = pybind11;
 namespace {
 
 void set_schedule(const std::string& order, std::uint64_t seed) {
-  if (order != "forward" && order != "backward" && order != "shuffled") {
-    throw py::value_error("order: got " + order + ", needs forward, backward or shuffled");
+  constexpr std::array<const char*, 4> kNames = {"forward", "backward", "shuffled", "apart"};
+  const auto* const found = std::find(kNames.begin(), kNames.end(), order);
+  if (found == kNames.end()) {
+    throw py::value_error("order: got " + order + ", needs forward, backward, shuffled or apart");
   }
-  emu::schedule().order = order == "forward"    ? emu::Order::kForward
-                          : order == "backward" ? emu::Order::kBackward
-                                                : emu::Order::kShuffled;
+  emu::schedule().order = static_cast<emu::Order>(found - kNames.begin());
   emu::schedule().seed = seed;
 }
 
