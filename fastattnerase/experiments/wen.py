@@ -8,6 +8,7 @@ processes, and a killed study goes on where it stood.
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -172,9 +173,17 @@ class Options:
                 )
         if not self.studies:
             raise RunError(f"studies is empty; at least one of {', '.join(STUDIES)} is needed")
-        for name in ("hidden_size", "channels", "epochs", "adversary_epochs", "embedding_size"):
-            if getattr(self, name) < 1:
-                raise RunError(f"{name} is {getattr(self, name)}; at least 1 is needed")
+        for name in (
+            "hidden_size", "channels", "epochs", "adversary_epochs", "adversary_patience",
+            "embedding_size", "attention_size", "max_tokens", "max_train", "max_test",
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RunError(f"{name} is {value}; at least 1 is needed")
+        if self.strength is not None and not 0 <= self.strength < math.inf:
+            raise RunError(f"strength is {self.strength}; a number from 0 is needed")
+        if not 0 < self.tvd < math.inf:
+            raise RunError(f"tvd is {self.tvd}; a number above 0 is needed")
         self.measurement("normal")
         try:
             self.model(Unit("sst", *BEST, "softmax", "normal"))
@@ -241,13 +250,36 @@ class Options:
         except ValueError as error:
             raise RunError(str(error)) from error
 
-    def cell_options(self) -> dict[str, Any]:
-        """Give what every cell's numbers depend on, beside which cell it is."""
-        chosen = {
+    def used(self, unit: Unit) -> dict[str, Any]:
+        """Give the options that a unit's numbers depend on, beside which unit it is.
+
+        Of the word vectors the file's name: where it lies makes no other numbers.
+        """
+        options = dataclasses.asdict(self)
+        if unit.is_data:
+            return {name: options[name] for name in ("max_tokens", "max_train", "max_test")}
+        for name in (
             "datasets", "seeds", "encoders", "attentions", "mechanisms", "studies",
             "small_datasets", "small_seeds",
-        }  # fmt: skip
-        return {k: v for k, v in dataclasses.asdict(self).items() if k not in chosen}
+        ):  # fmt: skip
+            del options[name]
+        unused = {"channels"} if unit.encoder != "cnn" else {"hidden_size"}
+        if unit.encoder != "mlp":
+            unused |= {"activation"}
+        if unit.attention != "dot":
+            unused |= {"scaled_dot"}
+        if unit.attention == "dot":
+            unused |= {"attention_size"}
+        if unit.attention != "deep":
+            unused |= {"attention_depth"}
+        if unit.mechanism != "gumbel":
+            unused |= {"temperature", "gumbel_noise", "gumbel_hard"}
+        if unit.variant != "adversary":
+            unused |= {"adversary_epochs", "adversary_patience", "strength", "tvd"}
+        if self.vectors is not None:
+            unused |= {"embedding_size"}
+            options["vectors"] = Path(self.vectors).name
+        return {name: value for name, value in options.items() if name not in unused}
 
 
 @dataclass(frozen=True)
@@ -354,10 +386,10 @@ class Workspace:
 
     def state(self, unit: Unit) -> dict[str, Any]:
         """Say what a unit's numbers depend on, JSON-able."""
-        options = self.options.cell_options()
-        if unit.is_data:
-            options = {k: options[k] for k in ("max_tokens", "max_train", "max_test")}
-        return {"unit": dataclasses.asdict(unit), "options": options, "device": self.device}
+        options = self.options.used(unit)
+        if not unit.is_data:
+            options["device"] = self.device
+        return {"unit": dataclasses.asdict(unit), "options": options}
 
     def done(self, unit: Unit) -> dict[str, Any] | None:
         """Give the result of a unit, None where it is not finished.
@@ -369,16 +401,19 @@ class Workspace:
         if not path.exists():
             return None
         result = rundir.read_json(path)
-        state = self.state(unit)
-        if result.get("state") != state:
-            found = result.get("state", {}).get("options", {})
-            changed = [
-                f"{name} is {found.get(name)!r} there and {value!r} here"
-                for name, value in state["options"].items()
-                if found.get(name) != value
-            ]
+        state = result["state"]
+        # Results of the first version name all options, the vectors' folder, the device apart.
+        before = {"device": state.get("device")} | state["options"]
+        if before.get("vectors") is not None:
+            before["vectors"] = Path(before["vectors"]).name
+        changed = [
+            f"{name} is {before.get(name)!r} there and {value!r} here"
+            for name, value in self.state(unit)["options"].items()
+            if before.get(name) != value
+        ]
+        if changed:
             raise RunError(
-                f"{path.parent} was made with other options ({'; '.join(changed) or 'device'}); "
+                f"{path.parent} was made with other options ({'; '.join(changed)}); "
                 f"choose another --out, or delete that folder"
             )
         return result
@@ -471,7 +506,7 @@ class Workspace:
         result: dict[str, Any] = {
             "accuracy": tested.accuracy,
             "f1": f1(tested.decisions.numpy(), tested.labels.numpy()),
-            "auc": tested.auc,
+            "auc": None if math.isnan(tested.auc) else tested.auc,
             "dev_accuracy": trained.dev_accuracy,
             "best_epoch": trained.best_epoch,
             "epochs": len(trained.history),

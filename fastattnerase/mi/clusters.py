@@ -40,6 +40,7 @@ class Codebook:
         restarts: fits from different k-means++ starts, of which the best is kept.
         seed: of the starts.
         what: the vectors' name in errors.
+        option: of the command line, that sets the number of clusters; for errors.
 
     Raises:
         MeasurementError: fewer vectors than clusters.
@@ -61,6 +62,7 @@ class Codebook:
         restarts: int = 1,
         seed: int = 0,
         what: str = "the sample",
+        option: str = "--clusters",
     ) -> None:
         n = len(vectors)
         if clusters < 1:
@@ -68,7 +70,7 @@ class Codebook:
         if n < clusters:
             raise MeasurementError(
                 f"{what} has {n} vectors, fewer than the {clusters} clusters asked for; ask for "
-                f"fewer clusters or ranks, or measure more instances"
+                f"fewer clusters ({option}) or measure more instances"
             )
         largest = float(np.abs(vectors).max(initial=0.0))
         self._scale = 2.0 ** min(126, -math.frexp(largest)[1])
@@ -161,7 +163,8 @@ def quantise(
         if fewest < clusters:
             raise MeasurementError(
                 f"{group_name} has {fewest} instances, fewer than the {clusters} clusters "
-                f"asked for; ask for fewer clusters or ranks, or measure more instances"
+                f"asked for; ask for fewer clusters (--clusters) or ranks (--ranks), or measure "
+                f"more instances"
             )
         labels = [fit(group, clusters) for group in range(len(sizes))]
         passed = all(_two_each(found, clusters) for found in labels)
@@ -186,8 +189,8 @@ def quantise(
     if number < 2:
         raise MeasurementError(
             f"{group_name} has {fewest} instances; at least {2 * _SHARE} are "
-            f"needed to choose a number of clusters: measure more instances, fewer ranks, or give "
-            f"the number of clusters"
+            f"needed to choose a number of clusters: measure more instances or fewer ranks "
+            f"(--ranks), or give the number of clusters (--clusters)"
         )
     labels = [fit(group, number) for group in range(len(sizes))]
     passed = all(_two_each(found, number) for found in labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -118,8 +119,8 @@ class Config:
             ("weight_threshold", 0),
         ):
             value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise ValueError(f"{name} is {value}; it must be at least {least}")
+            if value is not None and not least <= value < math.inf:
+                raise ValueError(f"{name} is {value}; it must be a number from {least}")
         if not self.candidates or min(self.candidates) < 2:
             raise ValueError(f"candidates is {self.candidates}; needed are numbers from 2")
         if not 0 < self.weight_share <= 1:

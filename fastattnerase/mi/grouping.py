@@ -194,7 +194,7 @@ def group(
         if not sum(len(part["rows"]) for part in parts):
             raise MeasurementError(
                 f"no instance to measure: the stream held {seen}, none with an item that has "
-                f"attention; check the masks and what `exclude` leaves out"
+                f"attention; check the masks and what `exclude` (--exclude) leaves out"
             )
         widths = {part["logits"].shape[1] for part in parts}
         if len(widths) > 1:

@@ -152,7 +152,8 @@ def _measure(ranked: RankedStates, config: Config) -> Measurement:
         raise MeasurementError(
             "attention is constant: all ranks have the same weights, so no correlation with them "
             "is defined; set constant_attention to by_position to correlate with the ranks, whose "
-            "ties are broken by position, or to undefined to measure without correlations"
+            "ties are broken by position, or to undefined to measure without correlations "
+            "(--constant-attention)"
         )
 
     output, outputs = _output_labels(ranked, np.flatnonzero(used), config)  # [n]
@@ -257,6 +258,7 @@ def _output_labels(ranked: RankedStates, used: Ints, config: Config) -> tuple[In
             restarts=_OUTPUT_RESTARTS,
             seed=config.seed,
             what="the set of outputs",
+            option="--output-clusters",
         )
         labels = book.labels.astype(np.int64)
         if values.shape[1] == 1:
@@ -268,7 +270,7 @@ def _output_labels(ranked: RankedStates, used: Ints, config: Config) -> tuple[In
         raise MeasurementError(
             f"all {len(used)} instances fall into one {what}, so that mutual information with it "
             f"is 0 whatever the states are; check that the model is trained and the instances are "
-            f"of several classes, or quantise the outputs another way (output, output_space)"
+            f"of several classes, or quantise the outputs another way (--output, --output-space)"
         )
     single = values.shape[1] == 1
     table = pd.DataFrame(

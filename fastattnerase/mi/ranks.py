@@ -60,7 +60,7 @@ def choose_ranks(ranked: RankedStates, config: Config) -> RankChoice:
         if config.ranks > ranked.num_ranks:
             raise MeasurementError(
                 f"{config.ranks} ranks are asked for, but no instance has more than "
-                f"{ranked.num_ranks} ranked items; ask for at most {ranked.num_ranks}"
+                f"{ranked.num_ranks} ranked items; ask for at most {ranked.num_ranks} (--ranks)"
             )
         return RankChoice(config.ranks, None, None, "given")
     by_length = by_weight = None
@@ -75,7 +75,8 @@ def choose_ranks(ranked: RankedStates, config: Config) -> RankChoice:
             raise MeasurementError(
                 f"no rank is left: fewer than {config.weight_share:g} of the {len(ranked)} "
                 f"instances have a largest weight above {config.weight_threshold:g}; lower "
-                f"weight_threshold or weight_share, or give ranks as a number"
+                f"weight_threshold or weight_share (--weight-threshold, --weight-share), or give "
+                f"ranks as a number (--ranks)"
             )
     ended_by = min(limits, key=lambda name: limits[name])
     return RankChoice(limits[ended_by], by_length, by_weight, ended_by)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from fastattnerase.experiments import rundir
-from fastattnerase.experiments.wen import DATA, Workspace
+from fastattnerase.experiments.wen import Workspace
 from fastattnerase.experiments.wen_tables import Claim, claims, collect
 from fastattnerase.report import figures, wen_figures
 from fastattnerase.report.tables import latex
 from fastattnerase.report.wen_points import POINTS
 
 PAGE = "wen.html"
+CHANCE = " *"  # after a tau that is within the interval of tau with outputs shuffled
 _CAPTIONS = {
     "figure-2-weighted": "Figure 2 of the paper: weighted tau of every seed, by attention and "
     "encoder.",
@@ -39,11 +41,21 @@ _SHOWN: dict[str, tuple[str, dict[str, str]]] = {
          "weighted": "Weighted tau", "plain": "Plain tau", "largest_weight": "Largest weight",
          "paper_weighted": "Paper, weighted"},
     ),
+    "figure_2": (
+        "Figure 2: tau over the seeds, and how many of them are not different from chance",
+        {"dataset": "Data", "encoder": "Encoder", "attention": "Attention",
+         "mechanism": "Weights by", "seeds": "Seeds", "weighted_min": "Weighted, lowest",
+         "weighted_mean": "Mean", "weighted_chance": "By chance", "plain_min": "Plain, lowest",
+         "plain_mean": "Mean", "plain_chance": "By chance", "largest_weight": "Largest weight",
+         "singletons": "Single-state clusters"},
+    ),
     "table_2": (
         "Table 2: tau of the normal model less that of the special one",
         {"dataset": "Data", "setting": "Setting", "reading": "Reading", "seed": "Seed",
-         "accuracy": "Accuracy", "delta_weighted": "Δ weighted", "delta_plain": "Δ plain",
-         "paper_delta": "Paper, weighted"},
+         "accuracy": "Accuracy", "weighted_normal": "Weighted, normal",
+         "weighted": "Weighted, special", "delta_weighted": "Δ weighted",
+         "plain_normal": "Plain, normal", "plain": "Plain, special", "delta_plain": "Δ plain",
+         "paper_delta": "Paper, Δ weighted"},
     ),
     "table_3": (
         "Table 3: model-consistent adversaries",
@@ -55,7 +67,8 @@ _SHOWN: dict[str, tuple[str, dict[str, str]]] = {
         "Table 4: tau of the normal model less the adversary's",
         {"dataset": "Data", "seed": "Seed", "weighted_normal": "Weighted, normal",
          "weighted": "Weighted, adversary", "delta_weighted": "Δ weighted",
-         "delta_plain": "Δ plain", "paper_delta": "Paper, weighted"},
+         "plain_normal": "Plain, normal", "plain": "Plain, adversary", "delta_plain": "Δ plain",
+         "paper_delta": "Paper, Δ weighted"},
     ),
     "table_5": (
         "Table 5: models whose tau does not fall with Gumbel-softmax",
@@ -95,11 +108,16 @@ def build(workspace: Workspace, folder: Path) -> Path:
     titles = {name: data["title"] for name, data in about.items()}
     for part in ("figures", "tables"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    tables["claims"] = pd.DataFrame([vars(claim) for claim in found])
+    tables["claims"] = pd.DataFrame([vars(claim) | {"agrees": claim.agrees} for claim in found])
     for name, table in tables.items():
-        table.to_csv(folder / "tables" / f"{name}.csv", index=False)
-        if len(table) and name not in ("curves", "measurements"):  # too long for a page
-            (folder / "tables" / f"{name}.tex").write_text(latex(table, "%.3g"), encoding="utf-8")
+        csv, tex = (folder / "tables" / f"{name}.{kind}" for kind in ("csv", "tex"))
+        if table.empty:
+            for file in (csv, tex):  # of an earlier report on more studies
+                file.unlink(missing_ok=True)
+            continue
+        table.to_csv(csv, index=False)
+        if name not in ("curves", "measurements"):  # too long for a page
+            tex.write_text(latex(table, "%.3g"), encoding="utf-8")
     drawn = []
     for name, figure in wen_figures.figures(tables, titles):
         figures.save(figure, folder / "figures" / name)
@@ -125,10 +143,8 @@ def build(workspace: Workspace, folder: Path) -> Path:
         gumbel=bool(len(tables["gumbel"])),
         cells=len(results),
         wanted=sum(not unit.is_data for unit in workspace.units()),
-        options=[
-            (name.replace("_", " "), ", ".join(map(str, v)) if isinstance(v, tuple) else str(v))
-            for name, v in vars(workspace.options).items()
-        ],
+        files={name for name in tables if len(tables[name])},
+        options=_options(workspace),
     )  # fmt: skip
     partial = folder / f"{PAGE}.partial"
     partial.write_text(page, encoding="utf-8")
@@ -153,32 +169,61 @@ def _about(workspace: Workspace) -> dict[str, dict[str, Any]]:
                         split: " / ".join(f"{n:,}" for n in counts.values())
                         for split, counts in about["documents"].items()
                     },
-                    "folder": f"{DATA}/{unit.dataset}",
+                    "left_out": ", ".join(f"{n:,} {why}" for why, n in left_out(about).items()),
                 }
     return found
 
 
+def left_out(about: dict[str, Any]) -> dict[str, int]:
+    """Count the documents that a prepared data set does not use, by the reason."""
+    counts = {reason.replace("_", " "): n for reason, n in about["dropped"].items()}
+    counts["by the filter of lengths"] = sum(about["filtered"].values())
+    return {reason: n for reason, n in counts.items() if n}
+
+
+def _options(workspace: Workspace) -> list[tuple[str, str]]:
+    """Name every option with its value; with word vectors, the width that these have."""
+    options = vars(workspace.options)
+    if options["vectors"] is not None:
+        models = (workspace.folder(unit) / "model" / "model.json" for unit in workspace.results())
+        width = next(
+            rundir.read_json(path)["model"]["embedding_size"] for path in models if path.exists()
+        )
+        options = options | {
+            "vectors": Path(options["vectors"]).name,
+            "embedding_size": f"{width}, of the word vectors",
+        }
+    return [
+        (name.replace("_", " "), ", ".join(map(str, v)) if isinstance(v, tuple) else str(v))
+        for name, v in options.items()
+    ]
+
+
 def _claim(claim: Claim) -> dict[str, str]:
-    verdict = {True: "agrees", False: "disagrees", None: "no verdict"}[claim.agrees]
-    return {"text": claim.text, "paper": claim.paper, "here": claim.here, "verdict": verdict}
+    verdict = {"yes": "agrees", "partly": "partly", "no": "disagrees", "": "no verdict"}
+    cases = f"{claim.held} of {claim.cases}" if claim.cases > 1 else ""
+    return {
+        **{name: getattr(claim, name) for name in ("text", "rule", "paper", "here")},
+        "verdict": verdict[claim.agrees],
+        "cases": cases,
+    }
 
 
 def _shown(name: str, table: pd.DataFrame, titles: dict[str, str]) -> dict[str, Any]:
     title, columns = _SHOWN[name]
 
-    def text(column: str, value: Any) -> str:
+    def text(column: str, row: Mapping[Hashable, Any]) -> str:
+        value = row[column]
         if isinstance(value, float):
             if np.isnan(value):
                 return "–"
-            return f"{value:.2e}" if column == "strength" else f"{value:.3f}"
+            mark = CHANCE if row.get(f"{column}_chance") is True else ""
+            return (f"{value:.2e}" if column == "strength" else f"{value:.3f}") + mark
         if column == "dataset":
             return titles.get(str(value), str(value))
         return str(value).replace("_", " ")
 
-    rows = [
-        [text(column, value) for column, value in zip(columns, row, strict=True)]
-        for row in table[list(columns)].itertuples(index=False)
-    ]
+    rows = [[text(column, row) for column in columns] for row in table.to_dict("records")]
     return {"name": name, "title": title, "head": list(columns.values()), "rows": rows}
 
 

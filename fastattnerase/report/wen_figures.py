@@ -71,11 +71,14 @@ def _panels(
 def _grid(grid: pd.DataFrame, tau: str, titles: dict[str, str]) -> Figure:
     """Tau of every seed and its box, by attention and encoder, a panel a data set."""
     datasets = list(grid["dataset"].unique())
+    encoders = [encoder for encoder in ENCODERS if encoder in set(grid["encoder"])]
+    attentions = [attention for attention in ATTENTIONS if attention in set(grid["attention"])]
+    shifts = 0.26 * (np.arange(len(encoders)) - (len(encoders) - 1) / 2)
     with mpl.rc_context(STYLE):
         figure, panels = _panels(len(datasets))
         for axes, dataset in zip(panels, datasets, strict=True):
-            for place, attention in enumerate(ATTENTIONS):
-                for shift, encoder in zip((-0.26, 0.0, 0.26), ENCODERS, strict=True):
+            for place, attention in enumerate(attentions):
+                for shift, encoder in zip(shifts, encoders, strict=True):
                     chosen = (
                         (grid["dataset"] == dataset)
                         & (grid["attention"] == attention)
@@ -105,14 +108,20 @@ def _grid(grid: pd.DataFrame, tau: str, titles: dict[str, str]) -> Figure:
                         label=ENCODER_NAMES[encoder] if place == 0 else "_",
                     )
             axes.axhline(0, color="#4a5058", linewidth=0.8)
-            axes.set_xticks(range(len(ATTENTIONS)), ATTENTIONS)
-            axes.set_xlim(-0.5, len(ATTENTIONS) - 0.5)
+            axes.set_xticks(range(len(attentions)), attentions)
+            axes.set_xlim(-0.5, len(attentions) - 0.5)
             axes.set_ylim(-1.05, 1.05)
             axes.set_ylabel(_TAU[tau].capitalize())
             axes.set_title(titles.get(dataset, dataset))
             axes.grid(False, axis="x")
-        panels[0].legend(loc="lower left")
+        _legend(figure, panels[0])
     return figure
+
+
+def _legend(figure: Figure, axes: Axes, columns: int = 3) -> None:
+    """Put the legend of one panel above all: it covers no point."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns)
 
 
 def _skew(grid: pd.DataFrame) -> Figure:
@@ -123,6 +132,8 @@ def _skew(grid: pd.DataFrame) -> Figure:
             for marker, attention in zip("os^", ATTENTIONS, strict=True):
                 for encoder in ENCODERS:
                     own = grid[(grid["attention"] == attention) & (grid["encoder"] == encoder)]
+                    if own.empty:
+                        continue
                     axes.plot(
                         own["largest_weight"],
                         own[tau],
@@ -137,7 +148,7 @@ def _skew(grid: pd.DataFrame) -> Figure:
             axes.set_ylim(-1.05, 1.05)
             axes.set_xlabel("Mean largest weight of an instance")
             axes.set_ylabel(_TAU[tau].capitalize())
-        panels[1].legend(loc="lower right", fontsize=6.8, ncols=2)
+        _legend(figure, panels[0])
     return figure
 
 
@@ -173,7 +184,7 @@ def _curves(curves: pd.DataFrame, title: str) -> Figure:
             twin.set_ylabel("Mean weight", color="#d98200")
             twin.grid(False)
             axes.set_title(f"{title}: {ENCODER_NAMES[encoder]}, {attention}")
-        panels[0].legend(loc="upper right")
+        _legend(figure, panels[0])
     return figure
 
 
@@ -205,5 +216,5 @@ def _gumbel(table: pd.DataFrame, titles: dict[str, str]) -> Figure:
             axes.set_xlabel(_TAU[tau].capitalize())
         panels[0].set_yticks(range(len(table)), names, fontsize=7.5)
         panels[0].invert_yaxis()
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+        _legend(figure, panels[0], columns=4)
     return figure

@@ -18,8 +18,8 @@ POINTS: tuple[tuple[str, str, str], ...] = (
     ("Codebook per rank or shared", "Per rank.", "--codebook"),
     (
         "Estimator, unit, bias",
-        "Plug-in, nats, one N and the same instances for all ranks; Miller-Madow and a shuffled "
-        "control beside it.",
+        "Plug-in, nats, one N and the same instances for all ranks; Miller-Madow and a control "
+        "with outputs shuffled beside it. A tau within the control's interval is marked.",
         "--shuffles",
     ),
     (

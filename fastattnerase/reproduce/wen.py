@@ -189,6 +189,16 @@ def wen(
         schedule.run(workspace, jobs, watcher)
     page = build(workspace, out_folder / "report")
     out.print(str(page.resolve()), style="bold", soft_wrap=True)
+    reasons = [
+        (f"{unit.key} {name}", measured["reason"])
+        for unit, result in workspace.results().items()
+        for name, measured in result["measurements"].items()
+    ]
+    missing = [(name, reason) for name, reason in reasons if reason]
+    for name, reason in missing:
+        out.print(f"not measured: {name}: {reason}", soft_wrap=True)
+    if len(missing) == len(reasons):
+        raise RunError("no cell could be measured; change the options that the reasons name")
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -197,6 +207,10 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _describe(result: dict[str, Any]) -> str:
     if "about" in result:
+        from fastattnerase.report.wen import left_out
+
         documents = result["about"]["documents"]
-        return ", ".join(f"{sum(n.values()):,} {split}" for split, n in documents.items())
+        used = ", ".join(f"{sum(n.values()):,} {split}" for split, n in documents.items())
+        unused = ", ".join(f"{n:,} {why}" for why, n in left_out(result["about"]).items())
+        return f"{used}; left out: {unused or 'none'}"
     return f"test accuracy {result['accuracy']:.3f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from experiments.kill_wen import kill_and_compare
 from wen_study import OPTIONS, run, treebank
 
 from fastattnerase import mi
-from fastattnerase.experiments import rundir
+from fastattnerase.experiments import rundir, wen_tables
 from fastattnerase.experiments.rundir import RunError
 from fastattnerase.experiments.wen import Options, Unit, Workspace, f1
 from fastattnerase.experiments.wen_tables import claims, collect
@@ -166,11 +167,66 @@ def test_the_largest_seed_is_one_of_every_generator(tmp_path: Path) -> None:
 
 def test_other_options_in_the_same_folder(finished: Workspace) -> None:
     other = Workspace(replace(OPTIONS, epochs=3), finished.root, finished.out)
-    with pytest.raises(RunError, match="epochs is 2 there and 3 here"):
+    with pytest.raises(RunError, match=r"epochs is 2 there and 3 here\); choose another --out"):
         other.results()
     # More seeds are no other options.
     more = Workspace(replace(OPTIONS, seeds=(0, 1)), finished.root, finished.out)
     assert len(more.results()) == 10
+
+
+def test_a_unit_depends_on_the_options_that_it_uses_only(finished: Workspace) -> None:
+    """Another number of adversary epochs makes no other normal model."""
+    options = replace(
+        OPTIONS, studies=("grid", "fix", "gumbel"), adversary_epochs=9, adversary_patience=2,
+        strength=0.5, tvd=1.0, channels=7, scaled_dot=True, attention_depth=5, activation="relu",
+    )  # fmt: skip
+    assert len(Workspace(options, finished.root, finished.out).results()) == 9
+    for name, value in (("adversary_epochs", 9), ("strength", 0.5), ("tvd", 1.0)):
+        other: dict[str, Any] = {name: value}
+        changed = Workspace(replace(OPTIONS, **other), finished.root, finished.out)
+        with pytest.raises(RunError, match=f"adversary-0 was made with .*{name} is .* and {value}"):
+            changed.results()
+    warmer = Workspace(replace(OPTIONS, temperature=0.5), finished.root, finished.out)
+    with pytest.raises(RunError, match=r"gumbel-normal-0 was made .*temperature is"):
+        warmer.results()
+    gpu = Workspace(OPTIONS, finished.root, finished.out, device="cuda")
+    assert gpu.done(Unit("sst")) is not None  # data are the same for any
+    with pytest.raises(RunError, match="device is 'cpu' there and 'cuda' here"):
+        gpu.results()
+
+
+def test_the_options_that_each_kind_of_unit_uses() -> None:
+    o = Options(vectors="/data/glove/vectors.txt", embedding_size=7)
+    every = set(o.used(Unit("sst", "mlp", "deep", "gumbel", "normal")))
+    assert o.used(Unit("sst")) == {"max_tokens": None, "max_train": None, "max_test": None}
+    assert o.used(Unit("sst", *("mlp", "deep", "gumbel", "normal")))["vectors"] == "vectors.txt"
+    assert {"hidden_size", "activation", "attention_size", "attention_depth", "temperature",
+            "epochs", "clusters", "shuffles", "max_tokens"} <= every  # fmt: skip
+    assert not {"embedding_size", "channels", "scaled_dot", "tvd", "seeds"} & every
+    cnn = set(o.used(Unit("sst", "cnn", "dot", "softmax", "adversary")))
+    assert {"channels", "scaled_dot", "tvd", "strength", "adversary_epochs"} <= cnn
+    assert not {"hidden_size", "activation", "attention_size", "temperature"} & cnn
+    random = Options().used(Unit("sst", "bilstm", "additive", "softmax", "normal"))
+    assert (random["vectors"], random["embedding_size"]) == (None, 300)
+
+
+def test_results_of_the_first_version_are_read(finished: Workspace, tmp_path: Path) -> None:
+    """They name every option, the vectors' folder, and the device beside the options."""
+    folder = tmp_path / "out"
+    options = replace(OPTIONS, vectors="elsewhere/vectors.txt")
+    workspace = Workspace(options, finished.root, folder)
+    for unit in workspace.units():
+        result = dict(finished.done(unit) or {})
+        every = {k: v for k, v in vars(options).items() if not isinstance(v, tuple)}
+        every |= {"vectors": "/data/vectors.txt"}
+        result["state"] = {"unit": vars(unit), "options": every, "device": "cpu"}
+        workspace.folder(unit).mkdir(parents=True)
+        rundir.write_json(workspace.folder(unit) / rundir.RESULT, result)
+    assert len(workspace.results()) == 10
+    assert all(unit["done"] for unit in workspace.write_manifest()["units"].values())
+    other = Workspace(replace(options, vectors="other.txt"), finished.root, folder)
+    with pytest.raises(RunError, match=r"vectors is 'vectors.txt' there and 'other.txt' here"):
+        other.results()
 
 
 def test_what_cannot_be_measured_is_said(finished: Workspace, tmp_path: Path) -> None:
@@ -199,6 +255,16 @@ def test_what_cannot_be_measured_is_said(finished: Workspace, tmp_path: Path) ->
         ),
         ({"studies": ()}, "studies is empty"),
         ({"channels": 0}, "channels is 0; at least 1 is needed"),
+        ({"adversary_patience": 0}, "adversary_patience is 0; at least 1 is needed"),
+        ({"attention_size": 0}, "attention_size is 0; at least 1 is needed"),
+        ({"max_test": 0}, "max_test is 0; at least 1 is needed"),
+        ({"strength": -1.0}, r"strength is -1.0; a number from 0 is needed"),
+        ({"strength": np.nan}, "strength is nan; a number from 0 is needed"),
+        ({"tvd": np.nan}, "tvd is nan; a number above 0 is needed"),
+        ({"tvd": np.inf}, "tvd is inf; a number above 0 is needed"),
+        ({"tvd": 0.0}, "tvd is 0.0; a number above 0 is needed"),
+        ({"temperature": np.nan}, "temperature: got nan; a positive number is needed"),
+        ({"attention_weight_decay": np.nan}, "attention_weight_decay: got nan"),
         ({"gumbel_noise": "old"}, "gumbel_noise: got 'old'; fresh or shared is needed"),
         ({"selection": "f1"}, "selection: got 'f1'"),
         ({"clusters": "many"}, "clusters is 'many'; it must be largest, smallest or a number"),
@@ -209,43 +275,166 @@ def test_bad_options(values: dict[str, Any], message: str) -> None:
         replace(Options(), **values)
 
 
-def table_of(taus: dict[tuple[str, str], float]) -> pd.DataFrame:
-    rows = [
-        {"encoder": e, "attention": a, "models": 1, "weighted": t, "plain": -t}
-        for (e, a), t in taus.items()
-    ]
-    return pd.DataFrame(rows)
+NOTHING = dict.fromkeys(
+    ("accuracy", "table_2", "table_3", "table_4", "table_5", "means"), pd.DataFrame()
+)
 
 
-def test_claims_agree_only_where_the_numbers_do() -> None:
-    empty = pd.DataFrame()
-    tables = dict.fromkeys(("accuracy", "table_2", "table_3", "table_4", "table_5", "means"), empty)
-    assert claims(tables) == []
+def judge(**tables: pd.DataFrame) -> list[tuple[str, int, int]]:
+    return [(claim.agrees, claim.held, claim.cases) for claim in claims(NOTHING | tables)]
+
+
+def compared(**columns: list[Any]) -> pd.DataFrame:
+    """Rows of table 2 or 4; plain tau as weighted tau, nothing by chance where it is not given."""
+    falls = columns["delta_weighted"]
+    no: list[Any] = [False] * len(falls)
+    default = {"delta_plain": falls} | {
+        f"{tau}{which}_chance": no for tau in ("weighted", "plain") for which in ("", "_normal")
+    }
+    return pd.DataFrame(default | columns)
+
+
+def test_means_agree_in_the_paper_s_order_only() -> None:
+    assert judge() == []
     taus = {("all", "additive"): 0.8, ("all", "deep"): 0.7, ("all", "dot"): 0.4}
     for i, e in enumerate(("bilstm", "cnn", "mlp")):
         for j, a in enumerate(("additive", "deep", "dot")):
             taus[e, a] = 0.9 - 0.1 * (3 * i + j)
-    found = claims(tables | {"means": table_of(taus)})
-    assert [claim.agrees for claim in found] == [True, False, True, False]
+    rows = [
+        {"encoder": e, "attention": a, "models": 2, "weighted": t, "plain": -t,
+         "weighted_chance": 1, "plain_chance": 0}
+        for (e, a), t in taus.items()
+    ]  # fmt: skip
+    assert [agrees for agrees, *_ in judge(means=pd.DataFrame(rows))] == ["yes", "no", "yes", "no"]
+    first, *_ = claims(NOTHING | {"means": pd.DataFrame(rows)})
+    assert first.here == "0.80, 0.70, 0.40; 3 of 6 models not different from chance"
     accuracy = pd.DataFrame(
-        {"dataset": ["sst"], "accuracy": [0.8], "lowest": [0.77], "paper": [0.82], "needed": [0.78]}
-    )
-    [claim] = claims(tables | {"accuracy": accuracy})
-    assert claim.agrees is False
-    adversaries = pd.DataFrame({"delta_weighted": [0.02, 0.05], "delta_plain": [0.1, 0.3]})
-    third = pd.DataFrame({"attention_jsd": [0.2, 0.6]})
-    [claim] = claims(tables | {"table_4": adversaries, "table_3": third})
-    assert claim.agrees is True
-    assert claim.here == "weighted +0.02 to +0.05, plain +0.10 to +0.30; JSD 0.20 to 0.60"
-    fix = pd.DataFrame(
-        {
-            "setting": ["Fix Attn", "Fix Attn", "Fix Rep"],
-            "reading": ["uniform", "trained", "random"],
-            "delta_weighted": [0.7, 0.0, np.nan],
-            "delta_plain": [0.2, 0.0, np.nan],
-        }
-    )
-    assert [c.agrees for c in claims(tables | {"table_2": fix})] == [True, False, None]
+        {"dataset": ["sst"], "accuracy": [0.8], "lowest": [0.77], "paper": [0.82],
+         "needed": [0.78], "reached": [2], "seeds": [3]}
+    )  # fmt: skip
+    assert judge(accuracy=accuracy) == [("partly", 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "falls", "expected"),
+    [
+        ("Fix Attn", [0.7, 0.2], ("yes", 2, 2)),
+        ("Fix Attn", [0.7, 0.05], ("partly", 1, 2)),
+        ("Fix Attn", [0.0, -0.3], ("no", 0, 2)),
+        ("Fix Rep", [-0.07, 0.0], ("yes", 2, 2)),  # the paper's range
+        ("Fix Rep", [0.04, 0.06], ("partly", 1, 2)),
+        ("Fix Rep", [np.nan, 0.3], ("no", 0, 1)),
+        ("Fix Rep", [np.nan, np.nan], ("", 0, 0)),
+    ],
+)
+def test_fix_claims_by_model(
+    setting: str, falls: list[float], expected: tuple[str, int, int]
+) -> None:
+    table = compared(setting=[setting] * 2, reading=["random"] * 2, delta_weighted=falls)
+    assert judge(table_2=table) == [expected, expected]  # weighted, plain
+
+
+def test_what_is_not_different_from_chance_does_not_agree() -> None:
+    rows = {"reading": ["random"] * 2, "delta_weighted": [0.5, 0.5]}
+    chance = {"weighted_normal_chance": [True, False]}
+    attention = compared(setting=["Fix Attn"] * 2, **rows, **chance)
+    assert judge(table_2=attention) == [("partly", 1, 2), ("yes", 2, 2)]
+    rows["delta_weighted"] = [0.0, 0.0]
+    kept = compared(setting=["Fix Rep"] * 2, **rows, weighted_chance=[True, True])
+    assert judge(table_2=kept) == [("no", 0, 2), ("yes", 2, 2)]
+    weighted, _ = claims(NOTHING | {"table_2": kept})
+    assert weighted.here == "weighted tau falls by 0.00, 2 of 2 not different from chance"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, ("yes", 2, 2)),
+        ({"attention_jsd": [0.0, 0.4]}, ("partly", 1, 2)),  # the same attention
+        ({"attention_jsd": [0.0, 0.14]}, ("no", 0, 2)),
+        ({"tvd": [0.5, 0.5]}, ("no", 0, 2)),  # other outputs
+        ({"delta_weighted": [-0.21, 0.11]}, ("no", 0, 2)),  # up as well as down
+        ({"weighted_chance": [True, False]}, ("partly", 1, 2)),
+    ],
+)
+def test_adversaries_agree_where_attention_differs_and_tau_does_not(
+    change: dict[str, list[Any]], expected: tuple[str, int, int]
+) -> None:
+    table = {"attention_jsd": [0.2, 0.6], "tvd": [0.03, 0.01], "delta_weighted": [0.02, -0.05]}
+    assert judge(table_4=compared(**table | change))[0] == expected
+
+
+def test_the_adversaries_numbers_are_those_of_the_rule() -> None:
+    table = compared(attention_jsd=[0.2, 0.6], tvd=[0.03, 0.01], delta_weighted=[0.02, -0.001])
+    weighted, plain = claims(NOTHING | {"table_4": table})
+    assert weighted.here == "JSD 0.20 to 0.60, TVD 0.01 to 0.03; weighted tau falls by 0.00 to 0.02"
+    assert "JSD of a model's attention at least 0.15" in weighted.rule
+    assert "weighted tau moves by at most 0.1 up or down" in weighted.rule
+    assert "plain tau moves by at most 0.1" in plain.rule
+
+
+def test_gumbel_agrees_by_the_models_that_can_tell() -> None:
+    counts = {"": 15, "_chance": 9, "_not_chance": 7}
+    row = {
+        f"{tau}_noise_{noise}{end}": count
+        for tau in ("weighted", "plain")
+        for noise in ("off", "on")
+        for end, count in counts.items()
+    }
+    row |= {"weighted_noise_on_not_chance": 8, "plain_noise_off_chance": 18}
+    row |= {"plain_noise_off_not_chance": 0, "plain_noise_on_not_chance": 0}
+    row |= {"weighted_equal_scores_mean": 0.9, "plain_equal_scores_mean": 0.5}
+    table = pd.DataFrame([{"attention": "all", "models": 18, **row}])
+    assert judge(table_5=table) == [
+        ("partly", 7, 9), ("yes", 8, 9), ("", 0, 0), ("no", 0, 9), ("", 0, 0),
+    ]  # fmt: skip
+
+
+def test_the_paper_s_own_numbers_obey_the_rules() -> None:
+    for attention, representation in wen_tables.PAPER_FIX.values():
+        for setting, delta in (("Fix Attn", attention), ("Fix Rep", representation)):
+            table = compared(setting=[setting], reading=["x"], delta_weighted=[delta])
+            assert judge(table_2=table)[0] == ("yes", 1, 1)
+    for _, tvd, jsd, delta in wen_tables.PAPER_ADVERSARY.values():
+        for whole in (tvd, 2 * tvd):  # theirs may be half of it
+            table = compared(attention_jsd=[jsd], tvd=[whole], delta_weighted=[delta])
+            assert judge(table_4=table)[0] == ("yes", 1, 1)
+    assert min(wen_tables.PAPER_GUMBEL.values()) >= wen_tables.LEAST_SHARE
+    for dataset, needed in wen_tables.NEEDED_ACCURACY.items():
+        assert wen_tables.PAPER_ACCURACY[dataset] >= needed
+
+
+def test_every_claim_states_its_rule(finished: Workspace) -> None:
+    tables = collect(finished.results(), finished.out)
+    found = claims(tables)
+    assert len(found) == 1 + 2 * 7 + 2 + 5  # accuracy, fixed, adversary, Gumbel and its noise
+    assert all(claim.rule for claim in found)
+    assert all(re.search(r"\d", c.rule) or "normal" in c.rule for c in found[:-1])
+
+
+def test_chance_marks(finished: Workspace) -> None:
+    """A tau within the interval of tau with outputs shuffled, ends included, is marked."""
+    assert [wen_tables._within(tau, -0.5, 0.7) for tau in (-0.5, 0.0, 0.7 + 1e-12, 0.71)] == [
+        True, True, True, False,
+    ]  # fmt: skip
+    assert wen_tables._within(np.nan, -0.5, 0.5) is wen_tables._within(0.1, np.nan, np.nan) is None
+    tables = collect(finished.results(), finished.out)
+    measured = tables["measurements"]
+    for tau in ("weighted", "plain"):
+        inside = measured[tau].between(
+            measured[f"{tau}_control_low"] - 1e-9, measured[f"{tau}_control_high"] + 1e-9
+        )
+        assert measured[f"{tau}_chance"].tolist() == inside.tolist()
+    [row] = tables["figure_2"].to_dict("records")
+    [normal] = measured[
+        (measured["variant"] == "normal") & (measured["mechanism"] == "softmax")
+    ].to_dict("records")
+    assert row["weighted_chance"] == int(normal["weighted_chance"])
+    assert tables["table_4"]["plain_normal_chance"].tolist() == [normal["plain_chance"]]
+    folder = finished.folder(Unit("sst", "bilstm", "additive", "softmax", "normal", 0))
+    ranks = mi.load(folder / "mi-main").measurement.ranks
+    assert normal["singletons"] == ranks["singletons"].sum() / ranks["clusters"].sum()
+    assert row["singletons"] == normal["singletons"]
 
 
 def test_options_reach_the_models() -> None:

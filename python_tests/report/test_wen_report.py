@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from experiments.wen_study import OPTIONS, treebank
+from markupsafe import escape
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from fastattnerase.cli import app
 from fastattnerase.experiments.rundir import RunError
 from fastattnerase.experiments.wen import Workspace
-from fastattnerase.report.wen import build
+from fastattnerase.experiments.wen_tables import collect
+from fastattnerase.report.wen import CHANCE, build
+from fastattnerase.report.wen_figures import figures
 from fastattnerase.report.wen_points import POINTS
 
 TINY = (
@@ -97,6 +101,97 @@ def test_mistakes_take_one_line(tmp_path: Path) -> None:
         [line] = [text for text in result.stderr.splitlines() if text.strip()]
         assert line.startswith("error: ")
         assert message in line
+
+
+def test_rules_chance_and_what_is_left_out_are_on_the_page(study: tuple[Path, Path]) -> None:
+    root, out = study
+    report = out / "report"
+    page = (report / "wen.html").read_text(encoding="utf-8")
+    claims = pd.read_csv(report / "tables" / "claims.csv", keep_default_na=False)
+    assert {"rule", "held", "cases", "agrees"} <= set(claims.columns)
+    assert set(claims["agrees"]) <= {"yes", "partly", "no", ""}
+    for rule in claims["rule"]:
+        assert str(escape(rule)) in page
+    assert page.count('data-title="Verdict"') == len(claims)
+    assert "alike in all ranks of a model" not in page
+    third = pd.read_csv(report / "tables" / "table_4.csv")
+    mark = CHANCE if third["weighted_chance"][0] else ""
+    assert f"<td>{third['weighted'][0]:.3f}{mark}</td>" in page
+    assert "3 by the filter of lengths" in page  # the longest sentence of each split
+    result = invoke("reproduce", "wen", "--data-root", root, "--out", out / "2", *TINY, "--studies",
+                    "grid")  # fmt: skip
+    assert "80 train, 30 dev, 60 test; left out: 3 by the filter of lengths" in result.stderr
+
+
+def test_a_table_without_rows_is_no_file(study: tuple[Path, Path], tmp_path: Path) -> None:
+    root, out = study
+    build(Workspace(OPTIONS, root, out), tmp_path)
+    assert (tmp_path / "tables" / "table_2.csv").exists()
+    page = build(Workspace(replace(OPTIONS, studies=("grid",)), root, out), tmp_path)
+    found = {path.name for path in (tmp_path / "tables").iterdir()}
+    assert not found & {f"table_{n}.{kind}" for n in (2, 3, 4, 5) for kind in ("csv", "tex")}
+    assert all(len(pd.read_csv(tmp_path / "tables" / name)) for name in found if "csv" in name)
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r'(?:src|href)="([^"#]+)"', text):
+        assert (tmp_path / name).is_file(), name
+
+
+def test_legends_name_what_is_drawn(study: tuple[Path, Path]) -> None:
+    root, out = study
+    workspace = Workspace(OPTIONS, root, out)
+    for name, figure in figures(collect(workspace.results(), out), {"sst": "SST"}):
+        assert all(axes.get_legend() is None for axes in figure.axes)  # none covers a panel
+        [legend] = figure.legends
+        texts = {text.get_text() for text in legend.get_texts()}
+        if name.startswith("figure-2"):
+            assert texts == {"BiLSTM"}
+        if name == "tau-and-skew":
+            assert texts == {"BiLSTM, additive"}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--clusters=1000",), "fewer than the 1000 clusters asked for; ask for fewer clusters"),
+        (("--max-test=3", "--clusters=2"), "ask for fewer clusters (--output-clusters)"),
+    ],
+)
+def test_nothing_measured_is_said_and_ends_with_an_error(
+    study: tuple[Path, Path], tmp_path: Path, options: tuple[str, ...], reason: str
+) -> None:
+    root, _ = study
+    arguments = ("--data-root", root, "--out", tmp_path, *TINY, "--studies=grid", *options)
+    result = invoke("reproduce", "wen", *arguments, code=2)
+    [line] = [line for line in result.stdout.splitlines() if line.startswith("not measured: ")]
+    assert "cells/sst/bilstm-additive-softmax-normal-0 main" in line
+    assert reason in line
+    assert "error: no cell could be measured" in result.stderr
+    assert (tmp_path / "report" / "wen.html").is_file()
+
+
+def test_options_that_are_no_sensible_numbers(study: tuple[Path, Path], tmp_path: Path) -> None:
+    root, _ = study
+    for option, message in (
+        ("--tvd=nan", "tvd is nan; a number above 0 is needed"),
+        ("--strength=-1", "strength is -1.0; a number from 0 is needed"),
+        ("--temperature=inf", "temperature: got inf"),
+    ):
+        arguments = ("--data-root", root, "--out", tmp_path / "out", *TINY, option)
+        assert message in invoke("reproduce", "wen", *arguments, code=2).stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_width_of_given_vectors_is_the_one_reported(
+    study: tuple[Path, Path], tmp_path: Path
+) -> None:
+    root, _ = study
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("good 1 0 0\nbad 0 1 0\n")
+    invoke("reproduce", "wen", "--data-root", root, "--out", tmp_path / "out", *TINY,
+           "--studies=grid", "--vectors", vectors)  # fmt: skip
+    page = (tmp_path / "out" / "report" / "wen.html").read_text(encoding="utf-8")
+    assert "<td>embedding size</td><td>3, of the word vectors</td>" in page
+    assert "<td>vectors</td><td>vectors.txt</td>" in page
 
 
 def test_every_open_point_names_options_that_exist() -> None:
