@@ -43,10 +43,8 @@ def numbers(out: Path) -> dict[str, str]:
     for path in out.glob("cells/*/*/mi-*/*.parquet"):
         found[path.relative_to(out).as_posix()] = pd.read_parquet(path).to_csv()
     for path in out.glob("report/tables/*.csv"):
-        text = path.read_text(encoding="utf-8")
-        if text.strip():  # a table of a study that was not asked for has nothing
-            text = pd.read_csv(path).drop(columns="seconds", errors="ignore").to_csv()
-        found[path.relative_to(out).as_posix()] = text
+        table = pd.read_csv(path).drop(columns="seconds", errors="ignore")
+        found[path.relative_to(out).as_posix()] = table.to_csv()
     unfinished = [key for key, seconds in units_of(out).items() if seconds is None]
     assert not unfinished, unfinished
     return found
