@@ -260,8 +260,6 @@ class Workspace:
         from fastattnerase.data.word2vec import Word2VecConfig, train_word2vec
 
         path = corpus.data.get("vectors")
-        if path is not None and corpus.word2vec is not None:
-            raise rundir.RunError(f"corpus {corpus.name}: give either data.vectors or word2vec")
         if path is not None:
             return read_vectors(
                 self.data_root / path,

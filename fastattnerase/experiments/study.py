@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fastattnerase.experiments.checked import check_table
 from fastattnerase.experiments.rundir import RunError
 from fastattnerase.experiments.serrano_smith import Config
 
@@ -131,9 +132,10 @@ class Study:
 
     def config(self) -> Config:
         """Give the configuration of the erasure experiment."""
+        check_table(Config, self.erase, "erase")
         try:
             return Config(**self.erase)
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise RunError(f"erase: {error}") from error
 
     def options(self, corpus: CorpusSpec, model: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -231,13 +233,73 @@ def read_study(path: Path) -> Study:
     if not isinstance(content, dict):
         raise RunError(f"{path} holds {type(content).__name__}, not a table")
     content.setdefault("name", path.stem)
-    corpora = content.pop("corpora", [])
+    content.setdefault("corpora", [])
     try:
-        specs = tuple(_make(CorpusSpec, corpus) for corpus in corpora)
-        study: Study = _make(Study, content | {"corpora": specs})
-    except RunError as error:
+        check_table(Study, content)
+        specs = []
+        for number, corpus in enumerate(content["corpora"], 1):
+            check_table(CorpusSpec, corpus, f"corpora[{number}]")
+            specs.append(CorpusSpec(**corpus))
+        study = Study(**content | {"corpora": tuple(specs)})
+        _check_options(study)
+    except ValueError as error:  # of studies, data and models
         raise RunError(f"{path}: {error}") from error
     return study
+
+
+def _check_options(study: Study) -> None:
+    """Check all options of data, models and training now, not at their stage."""
+    from fastattnerase import backends
+    from fastattnerase.data import DataConfig
+    from fastattnerase.data.vocabulary import Vocabulary
+    from fastattnerase.data.word2vec import Word2VecConfig
+    from fastattnerase.models import ModelConfig, TrainConfig
+    from fastattnerase.models.build import build_model
+
+    able = ["auto", *(name for name, reasons in backends().items() if not reasons)]
+    if study.config().backend not in able:
+        raise RunError(
+            f"erase.backend is {study.config().backend!r}; one that can run here is needed: "
+            f"{', '.join(able)}"
+        )
+    kinds = {"model": ModelConfig, "training": TrainConfig}
+
+    def check_layer(layer: Mapping[str, Any], place: str) -> None:
+        for part, kind in kinds.items():
+            check_table(kind, layer.get(part, {}), f"{place}{part}")
+
+    check_layer(vars(study), "")
+    for model, layer in study.models.items():
+        check_layer(layer, f"models.{model}.")
+    for number, corpus in enumerate(study.corpora, 1):
+        place = f"corpora[{number}]."
+        check_layer(vars(corpus), place)
+        for model, layer in corpus.each.items():
+            check_layer(layer, f"{place}each.{model}.")
+        check_table(DataConfig, corpus.data, f"{place}data")
+        check_table(Word2VecConfig, corpus.word2vec or {}, f"{place}word2vec")
+        if corpus.data.get("path") is corpus.data.get("train") is None:
+            raise RunError(f"{place}data: path or train, a file of texts, is needed")
+        if corpus.data.get("vectors") is not None and corpus.word2vec is not None:
+            raise RunError(f"{place}data.vectors: give either these or word2vec")
+        _made(DataConfig, corpus.data, f"{place}data")
+        _made(Word2VecConfig, corpus.word2vec or {}, f"{place}word2vec")
+        for model in corpus.models:
+            of_model, of_training = study.options(corpus, model)
+            place = f"{corpus.name}, {model}"
+            config = _made(ModelConfig, of_model, f"{place}, model")
+            _made(TrainConfig, of_training, f"{place}, training")
+            try:
+                build_model(config, Vocabulary([]), 2)
+            except ValueError as error:
+                raise RunError(f"{place}, model: {error}") from error
+
+
+def _made(kind: Any, values: Mapping[str, Any], place: str) -> Any:
+    try:
+        return kind.from_dict(values)
+    except ValueError as error:
+        raise RunError(f"{place}: {error}") from error
 
 
 def slug(name: str) -> str:
@@ -255,20 +317,6 @@ def _check_each(name: str, each: Mapping[str, Mapping[str, Any]]) -> None:
             raise RunError(f"{name}: unknown {model!r}; known are {', '.join(MODELS)}")
         if set(options) - {"model", "training"}:
             raise RunError(f"{name}.{model}: {sorted(options)}; model and training are known")
-
-
-def _make(kind: Any, values: Mapping[str, Any]) -> Any:
-    known = [f.name for f in dataclasses.fields(kind)]
-    unknown = sorted(set(values) - set(known))
-    if unknown:
-        raise RunError(
-            f"{kind.__name__}: unknown {', '.join(map(repr, unknown))}; known are "
-            f"{', '.join(known)}"
-        )
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise RunError(f"{kind.__name__}: {error}") from error
 
 
 def _plain(value: Any) -> Any:

@@ -62,6 +62,10 @@ def test_names_as_folders() -> None:
     assert slug("IMDB (8 stars)") == "imdb-8-stars"
 
 
+WHOLE = "[[corpora]]\nname = 'A'\n[corpora.data]\n"
+TRAINED = "[[corpora]]\nname = 'A'\nmodels = ['FLANrnn']\ndata.path = 'a'\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -74,7 +78,41 @@ def test_names_as_folders() -> None:
         ("[[corpora]]\nname = 'A'\nrows = 0\n[corpora.data]", "rows is 0"),
         ("[[corpora]]\nname = 'A'\nlabel_pattern = '('\n[corpora.data]", "label_pattern"),
         ("[[corpora]]\nname = 'A'\nlabel_pattern = 'a'\n[corpora.data]", "needs a group"),
-        ("[erase]\nseeds = 1\n[[corpora]]\nname = 'A'\n[corpora.data]", "erase: .*seeds"),
+        ("[erase]\nseeds = 1\n[[corpora]]\nname = 'A'\n[corpora.data]", "erase: unknown 'seeds'"),
+        ("corpora = 1", "corpora is 1; a list of tables is needed"),
+        ("corpora = [2]", r"corpora is \[2\]; a list of tables is needed"),
+        ("name = 5\n" + WHOLE, "name is 5; a text is needed"),
+        ("model = 3\n" + WHOLE, "model is 3; a table is needed"),
+        ("[[corpora]]\nname = 'A'\ndata = 5", r"corpora\[1\].data is 5; a table is needed"),
+        ("[[corpora]]\nname = 5\n[corpora.data]", r"corpora\[1\].name is 5; a text is needed"),
+        ("[[corpora]]\n[corpora.data]", r"corpora\[1\].name is missing; a text is needed"),
+        (WHOLE + "path = 7", r"corpora\[1\].data.path is 7; a text is needed"),
+        (WHOLE + "train = 'a'\nshuffle = true", r"corpora\[1\].data: unknown 'shuffle'; known are"),
+        (WHOLE + "path = 'a'\nlower_case = 1", "data.lower_case is 1; true or false is needed"),
+        (
+            WHOLE + "path = 'a'\nfractions = [1, 2]",
+            "data.fractions is .*; a list of 3 numbers is needed",
+        ),
+        (WHOLE + "path = 'a'\nmin_count = 0", r"corpora\[1\].data: min_count: got 0"),
+        (WHOLE, r"corpora\[1\].data: path or train, a file of texts, is needed"),
+        (TRAINED + "training.epochs = 'two'", "training.epochs is 'two'; a whole number is needed"),
+        (TRAINED + "training.epochs = 2.5", "training.epochs is 2.5; a whole number is needed"),
+        (TRAINED + "training.epochs = true", "training.epochs is True; a whole number is needed"),
+        (TRAINED + "training.epochs = 0", "A, FLANrnn, training: epochs: got 0; at least 1"),
+        (TRAINED + "training.loss = 'max'", "training.loss is 'max'; 'mean' or 'sum' is needed"),
+        (TRAINED + "model.hidden_size = 'x'", "model.hidden_size is 'x'; a whole number is needed"),
+        (TRAINED + "model.dropout_output = nan", "A, FLANrnn, model: dropout_output: got nan"),
+        (TRAINED + "model.attention = 'odd'", "A, FLANrnn, model: .*'odd'"),
+        (
+            TRAINED + "model.size = 3",
+            r"corpora\[1\].model: unknown 'size'; known are kind, encoder",
+        ),
+        (TRAINED + "each.FLANrnn.training.epochs = ''", r"each.FLANrnn.training.epochs is ''"),
+        (TRAINED + "word2vec.window = 'a'", "word2vec.window is 'a'; a whole number is needed"),
+        (TRAINED + "rows = 'all'", r"corpora\[1\].rows is 'all'; a whole number is needed"),
+        ("erase.random_orders = 'a'\n" + WHOLE, "erase.random_orders is 'a'; a whole number"),
+        ("erase.backend = 'abacus'\n" + TRAINED, "erase.backend is 'abacus'; one that can run"),
+        ("models.HANrnn = 3\n" + WHOLE, "models is .*; a table is needed"),
         ("[models.X.model]\n[[corpora]]\nname = 'A'\n[corpora.data]", "unknown 'X'"),
         ("[models.HANrnn.sizes]\n[[corpora]]\nname = 'A'\n[corpora.data]", "sizes"),
         (
