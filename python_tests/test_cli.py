@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,8 +26,13 @@ import fastattnerase
 import fastattnerase.data
 from fastattnerase.cli import app
 from fastattnerase.console import counted, one_line_errors, out
+from fastattnerase.data import DataConfig
+from fastattnerase.data.word2vec import Word2VecConfig
 from fastattnerase.experiments import serrano_smith
 from fastattnerase.experiments.rundir import PartialTables
+from fastattnerase.experiments.serrano_smith import Config
+from fastattnerase.experiments.study import MODELS, CorpusSpec, Study, read_study
+from fastattnerase.models import ModelConfig, TrainConfig
 
 GOOD = ("good", "fine", "great", "lovely")
 BAD = ("bad", "poor", "awful", "dreary")
@@ -477,8 +484,20 @@ def test_mistakes_in_reproducing(tmp_path: Path) -> None:
     assert "no corpus yahoo" in one_line(*command)  # none of the four is there
     assert "--preset is 'both'" in one_line(*command, "--preset", "both")
     study = write_small_study(tmp_path)
+    line = one_line(*command, "--study", study, "--preset", "nope")
+    assert "--preset goes with the paper's corpora, not with --study" in line
     line = one_line(*command, "--study", study, "--only", "yelp", "--out", tmp_path / "out")
     assert "names nothing" in line
+
+
+def test_the_example_study_is_one_and_shows_all_keys(tmp_path: Path) -> None:
+    text = invoke("reproduce", "serrano-smith", "--example-study").stdout
+    (tmp_path / "study.toml").write_text(text)
+    study = read_study(tmp_path / "study.toml")
+    assert set(study.corpora[0].models) == set(MODELS)
+    for kind in (Study, CorpusSpec, DataConfig, Word2VecConfig, ModelConfig, TrainConfig, Config):
+        for field in dataclasses.fields(kind):
+            assert re.search(rf"\b{field.name}\b", text), field.name
 
 
 COMMANDS = ["demo", "train", "erase", "measure", "report", "export", "info"]

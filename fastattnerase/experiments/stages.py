@@ -95,6 +95,29 @@ class Workspace:
         last = STAGES.index(self.until)
         return {unit: needs for unit, needs in units.items() if STAGES.index(unit.stage) <= last}
 
+    def others(self) -> list[Unit]:
+        """List the study's units that are finished and not chosen: their results stay in place."""
+        whole = dataclasses.replace(self, only=(), until=STAGES[-2])
+        chosen = self.units()
+        return [unit for unit in whole.units() if unit not in chosen and self._fits(unit)]
+
+    def unfit(self) -> list[Unit]:
+        """List the study's models that were erased once, but with other options or data."""
+        whole = dataclasses.replace(self, only=())
+        return [
+            unit
+            for unit in whole.units()
+            if unit.stage == "erase"
+            and (self.folder(unit) / DONE).exists()
+            and not self._fits(unit)
+        ]
+
+    def _fits(self, unit: Unit) -> bool:
+        try:
+            return self.done(unit) is not None
+        except rundir.RunError:
+            return False
+
     def folder(self, unit: Unit) -> Path:
         """Give the folder of a unit."""
         return self.out.joinpath(*unit.key.lower().split("/"))
@@ -108,8 +131,7 @@ class Workspace:
     def state(self, unit: Unit) -> dict[str, Any]:
         """Say what a unit's results depend on; a digest stands for the units before it."""
         if unit.stage == "report":
-            erased = self.units()[unit]
-            about: dict[str, Any] = {before.key: self.digest(before) for before in erased}
+            about: dict[str, Any] = {before.key: self.digest(before) for before in self._erased()}
             return about | {"version": rundir.provenance()["versions"]["fastattnerase"]}
         corpus = self.corpus(unit)
         if unit.stage == "prepare":
@@ -127,6 +149,12 @@ class Workspace:
             model, training = self.study.options(corpus, unit.model)
             return {"before": before, "model": model, "training": training, "device": self.device}
         return {"before": before, "config": dataclasses.asdict(self.study.config())}
+
+    def _erased(self) -> list[Unit]:
+        """List the models of the report: those that are erased, chosen or not, in their order."""
+        whole = dataclasses.replace(self, only=(), until="erase")
+        found = {*self.units(), *self.others()}
+        return [unit for unit in whole.units() if unit.stage == "erase" and unit in found]
 
     def digest(self, unit: Unit) -> str:
         """Give the hash of a unit's state."""
@@ -163,9 +191,13 @@ class Workspace:
             return record
         if unit.stage == "report":
             return None  # made again in moments
+        # Records of the first version have a digest alone.
+        now = json.loads(json.dumps(self.state(unit)))
+        changed = _changed(record["state"], now) if "state" in record else []
         raise rundir.RunError(
-            f"{self.folder(unit)} was made with other options, data or device; choose another "
-            "--out, or delete that folder to make it anew"
+            f"{self.folder(unit)} was made with other options, data or device"
+            f"{': ' if changed else ''}{'; '.join(changed)}; choose another --out, or delete that "
+            "folder to make it anew"
         )
 
     # --- running a unit --------------------------------------------------------------------------
@@ -191,6 +223,7 @@ class Workspace:
             record = {
                 "unit": unit.key,
                 "digest": self.digest(unit),
+                "state": self.state(unit),
                 "seconds": round(time.monotonic() - started, 2),
                 "numbers": numbers,
             }
@@ -367,21 +400,20 @@ class Workspace:
         return {"page": page.name}
 
     def results(self) -> list[Result]:
-        """Load the finished runs of the chosen models."""
+        """Load the finished runs of the study's models, also of those not chosen now."""
         from fastattnerase.experiments import serrano_smith
 
-        return [
-            serrano_smith.load(self.folder(unit))
-            for unit in self.units()
-            if unit.stage == "erase" and self.done(unit) is not None
-        ]
+        return [serrano_smith.load(self.folder(unit)) for unit in self._erased()]
 
     # --- the manifest ----------------------------------------------------------------------------
 
     def write_manifest(self) -> dict[str, Any]:
-        """Write `manifest.json`: the study, every unit with its state, time, numbers and files."""
+        """Write `manifest.json`: the study, every unit with its state, time, numbers and files.
+
+        Units that are not chosen are listed where they are finished.
+        """
         units = []
-        for unit in self.units():
+        for unit in [*self.units(), *self.others()]:
             record = self.done(unit)
             folder = self.folder(unit)
             units.append(
@@ -406,6 +438,24 @@ class Workspace:
         manifest = {"study": self.study.to_dict(), "only": list(self.only), "units": units}
         rundir.write_json(self.out / MANIFEST, manifest | rundir.provenance())
         return manifest
+
+
+def _changed(before: Any, now: Any, name: str = "") -> list[str]:
+    """Say which values of a unit's state differ."""
+    if before == now:
+        return []
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = dict.fromkeys((*before, *now))
+        nested = (
+            _changed(before.get(key, "unset"), now.get(key, "unset"), f"{name}.{key}".strip("."))
+            for key in keys
+        )
+        return [text for texts in nested for text in texts]
+    if name == "before":
+        return ["what comes before it was made anew"]
+    if name.startswith("files."):
+        return [f"{name.removeprefix('files.')} has changed"]
+    return [f"{name} is {before!r} there and {now!r} here"]
 
 
 def _before(unit: Unit) -> Unit:

@@ -13,6 +13,14 @@ from fastattnerase.reproduce import app
 from fastattnerase.watcher import Watcher
 
 
+def _print_example(wanted: bool) -> None:
+    if wanted:
+        from fastattnerase.experiments.example_study import example_study
+
+        out.print(example_study(), end="", soft_wrap=True)
+        raise typer.Exit
+
+
 @command(
     app,
     "fastattnerase reproduce serrano-smith --data-root corpora --out runs/serrano-smith --jobs 2",
@@ -28,11 +36,20 @@ def serrano_smith(
     study: Annotated[
         Path | None,
         typer.Option(
-            help="A TOML or JSON file that names other corpora and options; default: the paper's "
-            "four corpora, those that are there.",
+            help="A TOML or JSON file that names other corpora and options (see --example-study); "
+            "default: the paper's four corpora, those that are there.",
             show_default=False,
         ),
     ] = None,
+    example_study: Annotated[
+        bool,
+        typer.Option(
+            "--example-study",
+            help="Print a study file with all keys, and end.",
+            is_eager=True,
+            callback=_print_example,
+        ),
+    ] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,11 +61,13 @@ def serrano_smith(
         str, typer.Option(help="The last stage: prepare, embed, train, erase or report.")
     ] = "report",
     preset: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Of the paper's corpora: paper (as the paper says) or code (as its code does)."
+            help="Of the paper's corpora: paper (as the paper says, the default) or code (as its "
+            "code does).",
+            show_default=False,
         ),
-    ] = "paper",
+    ] = None,
     out_folder: Annotated[
         Path, typer.Option("--out", help="Where everything goes; an interrupted run goes on there.")
     ] = Path("runs/serrano-smith"),
@@ -72,13 +91,19 @@ def serrano_smith(
         raise RunError(f"--until is {until!r}; one of {', '.join(STAGES)} is needed")
     if not data_root.is_dir():
         raise RunError(f"--data-root {data_root}: no such folder")
-    wanted = original_study(data_root, preset) if study is None else read_study(study)
+    if study is not None and preset is not None:
+        raise RunError(
+            "--preset goes with the paper's corpora, not with --study, which has its own"
+        )
+    wanted = original_study(data_root, preset or "paper") if study is None else read_study(study)
     workspace = Workspace(
         wanted, data_root, out_folder, tuple(only or ()), until, choose_device(device)
     )
     with Watcher(describe) as watcher:
         schedule.run(workspace, jobs, watcher)
     out.print(str((out_folder / MANIFEST).resolve()), soft_wrap=True)
+    for unit in workspace.unfit():
+        out.print(f"not in the report, made with other options or data: {unit.key}", soft_wrap=True)
     if until == "report":
         page = out_folder / "report" / "report.html"
         out.print(str(page.resolve()), style="bold", soft_wrap=True)

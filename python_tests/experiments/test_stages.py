@@ -93,7 +93,7 @@ def test_other_options_are_refused_and_other_models_added(small: Workspace, tmp_
     path = tmp_path / "study.toml"
     path.write_text(text.replace("epochs = 2", "epochs = 3"))
     changed = Workspace(read_study(path), small.data_root, out)
-    with pytest.raises(RunError, match="made with other options"):
+    with pytest.raises(RunError, match=r"device: training\.epochs is 2 there and 3 here;"):
         schedule.run(changed, 1, Quiet())
     path.write_text(text.replace('["FLANnoenc"]', '["FLANnoenc", "FLANconv"]'))
     more = Workspace(read_study(path), small.data_root, out, until="train")
@@ -107,6 +107,62 @@ def test_a_part_of_the_study(small: Workspace, tmp_path: Path) -> None:
     watcher = Quiet()
     schedule.run(part, 1, watcher)
     assert watcher.keys == ["prepare/films-2"]
+
+
+def test_a_part_of_a_finished_study_replaces_nothing(small: Workspace, tmp_path: Path) -> None:
+    """Report and manifest are on all models of the study that are finished."""
+    out = tmp_path / "out"
+    shutil.copytree(small.out, out)
+    shutil.rmtree(out / "report")
+    part = Workspace(small.study, small.data_root, out, only=("stars",))
+    watcher = Quiet()
+    schedule.run(part, 1, watcher)
+    assert watcher.keys == ["report"]
+    assert [result.run["name"] for result in part.results()] == [
+        "FLANnoenc on Films (2)", "HANconv on Films (2)", "FLANnoenc on Stars",
+    ]  # fmt: skip
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert len(manifest["units"]) == 11
+    assert all(unit["done"] for unit in manifest["units"])
+    whole = Workspace(small.study, small.data_root, out)
+    watcher = Quiet()
+    schedule.run(whole, 1, watcher)
+    assert watcher.keys == []  # the report is the same
+    assert part.unfit() == []
+
+
+def test_models_with_other_options_stay_out_of_the_report(small: Workspace, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(small.out, out)
+    path = tmp_path / "study.toml"
+    text = (small.data_root / "study.toml").read_text()
+    path.write_text(text.replace("[models.HANconv.training]\nepochs = 1",
+                                 "[models.HANconv.training]\nepochs = 2"))  # fmt: skip
+    part = Workspace(read_study(path), small.data_root, out, only=("stars",))
+    schedule.run(part, 1, Quiet())
+    assert [unit.key for unit in part.unfit()] == ["erase/films-2/HANconv"]
+    assert len(part.results()) == 2
+    whole = Workspace(read_study(path), small.data_root, out)
+    with pytest.raises(RunError, match=r"hanconv was .* training\.epochs is 1 there and 2 here"):
+        schedule.run(whole, 1, Quiet())
+
+
+def test_what_has_changed_is_named(small: Workspace, tmp_path: Path) -> None:
+    root, out = tmp_path / "root", tmp_path / "out"
+    root.mkdir()
+    shutil.copytree(small.out, out)
+    (root / "films.jsonl").write_bytes((small.data_root / "films.jsonl").read_bytes() + b"\n")
+    with pytest.raises(RunError, match=r"data or device: films\.jsonl has changed; choose another"):
+        schedule.run(Workspace(small.study, root, out), 1, Quiet())
+    other = Workspace(small.study, small.data_root, out, device="cuda")
+    with pytest.raises(RunError, match="device is 'cpu' there and 'cuda' here"):
+        schedule.run(other, 1, Quiet())
+    done = out / "train" / "stars" / "flannoenc" / "done.json"
+    record = json.loads(done.read_text())
+    del record["state"]  # as the first version wrote it
+    done.write_text(json.dumps(record | {"digest": "0"}))
+    with pytest.raises(RunError, match="made with other options, data or device; choose another"):
+        schedule.run(Workspace(small.study, small.data_root, out), 1, Quiet())
 
 
 def test_a_missing_corpus(small: Workspace, tmp_path: Path) -> None:
