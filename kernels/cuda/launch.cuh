@@ -86,6 +86,33 @@ inline Needs find_needs(const SweepParams& p, std::int64_t row0, int R) {
 
 constexpr int kLongestOfWarp = 64;
 
+// The layout of packs for a warp of `bytes`; no rows where instances are not packed.
+inline PackLayout plan_packs(const SweepParams& p, const Needs& needs, std::int64_t row0, int R,
+                             std::int64_t bytes, int real_bytes) {
+  const auto* const kinds = p.rankings + row0;
+  if (needs.curves || p.C < 2 || p.C > kMostPackClasses ||
+      std::find(kinds, kinds + R, kGreedy) != kinds + R) {
+    return {};
+  }
+  PackLayout best{};
+  for (int rows = kMostPacked; rows <= kMostPacked * kScan; rows += 2) {
+    const PackLayout l = pack_layout(rows, p.C, real_bytes, needs);
+    if (l.total > bytes) break;
+    best = l;
+  }
+  return best;
+}
+
+// Instances a warp takes at a time. Where packs are likely, as many as fill one, yet no fewer turns
+// than warps; else several turns a warp, so that it matters little who gets the long ones.
+inline int find_grain(const SweepParams& p, int pack_rows, std::int64_t warps) {
+  const std::int64_t fair = p.B / (warps * 8);
+  const std::int64_t mean = std::max<std::int64_t>(p.T / std::max<std::int64_t>(p.B, 1), 1);
+  const std::int64_t packed =
+      mean <= kMostPacked ? std::min((p.B + warps - 1) / warps, pack_rows * 9 / (mean * 10)) : 0;
+  return static_cast<int>(std::clamp<std::int64_t>(std::max(fair, packed), 1, kScan));
+}
+
 struct Plan {
   Launch launch{};
   std::int64_t bytes = 0;
@@ -96,11 +123,14 @@ struct Plan {
 
 // Sizes and workspace addresses of one launch; with a null workspace only `bytes` means something.
 template <typename S>
-Plan make_plan(const SweepParams& p, const DeviceInfo& device, const Needs& needs) {
+Plan make_plan(const SweepParams& p, const DeviceInfo& device, std::int64_t row0) {
   Plan plan;
   Launch& l = plan.launch;
   l.p = p;
-  l.needs = needs;
+  l.row0 = row0;
+  l.R = static_cast<int>(std::min<std::int64_t>(p.R - row0, kMaxRankings));
+  l.needs = find_needs(p, row0, l.R);
+  const Needs& needs = l.needs;
   const int real = sizeof(S);
   const std::int64_t team = kBlockArena;
   const std::int64_t small = std::min<std::int64_t>(
@@ -110,11 +140,15 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, const Needs& need
       layout_of(kLongestOfWarp, p.C, static_cast<int>(std::min<std::int64_t>(p.R, kMaxRankings)),
                 32, real, needs)
           .total;
-  l.warp_bytes = static_cast<int>(std::min((small - kWarpArena) / warps / 16 * 16, short_bytes));
+  const std::int64_t most = (small - kWarpArena) / warps / 16 * 16;
+  l.pack = plan_packs(p, needs, row0, l.R, most, real);
+  l.warp_bytes =
+      static_cast<int>(std::min(most, std::max<std::int64_t>(short_bytes, l.pack.total)));
   plan.small_shared = static_cast<int>(kWarpArena + l.warp_bytes * warps);
   plan.mid_shared = static_cast<int>(small / 16 * 16);
   plan.big_shared = device.shared_per_block / 16 * 16;
   l.limit_warp = longest(p, needs, 32, l.warp_bytes, real, kLongestOfWarp);
+  if (l.limit_warp < kMostPacked) l.pack = {};
   l.limit_mid = std::max(l.limit_warp,
                          longest(p, needs, kSmallThreads, plan.mid_shared - team, real, 1 << 30));
   l.limit_big =
@@ -124,8 +158,7 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, const Needs& need
   plan.has_long = p.T > l.limit_big;
   plan.small_grid = device.multiprocessors * kSmallBlocks;
   plan.big_grid = device.multiprocessors;
-  l.grain =
-      static_cast<int>(std::clamp<std::int64_t>(p.B / (plan.small_grid * warps * 8), 1, kScan));
+  l.grain = find_grain(p, l.pack.rows, plan.small_grid * warps);
   // Long instances are longer than limit_big, so that at most this many do not overlap.
   l.max_longs = !plan.has_long ? 0 : l.limit_big < 0 ? p.B : p.T / (l.limit_big + 1) + 1;
 
@@ -177,8 +210,7 @@ template <typename S>
 std::int64_t workspace_of(const SweepParams& p, const DeviceInfo& device) {
   std::int64_t most = 0;
   for (std::int64_t row0 = 0; row0 == 0 || row0 < p.R; row0 += kMaxRankings) {
-    const int R = static_cast<int>(std::min<std::int64_t>(p.R - row0, kMaxRankings));
-    most = std::max(most, make_plan<S>(p, device, find_needs(p, row0, R)).bytes);
+    most = std::max(most, make_plan<S>(p, device, row0).bytes);
   }
   return most;
 }
@@ -188,14 +220,11 @@ void launch_of(const SweepParams& p, const DeviceInfo& device, void* stream) {
   if (p.B == 0) return;
   // More rankings than kernel arguments hold are taken in turns, each reading the values again.
   for (std::int64_t row0 = 0; row0 == 0 || row0 < p.R; row0 += kMaxRankings) {
-    const int R = static_cast<int>(std::min<std::int64_t>(p.R - row0, kMaxRankings));
-    Plan plan = make_plan<S>(p, device, find_needs(p, row0, R));
+    Plan plan = make_plan<S>(p, device, row0);
     Launch& l = plan.launch;
-    l.row0 = row0;
-    l.R = R;
     l.accumulate = row0 > 0;
     l.vector = load_width(p);
-    for (int r = 0; r < R; ++r) {
+    for (int r = 0; r < l.R; ++r) {
       const std::int64_t arg = p.ranking_args[row0 + r];
       DeviceRanking& ranking = l.rankings[r];
       ranking.kind = p.rankings[row0 + r];

@@ -14,6 +14,8 @@ constexpr int kRoundRankings = 8;  // sorted and walked at once
 constexpr int kWordsAThread = 16;  // of a sort in registers
 constexpr int kLongLanes = 4;      // blocks that share the tasks of a long instance
 constexpr int kScan = 32;          // instances a warp classifies at once
+constexpr int kMostPacked = 16;    // items of an instance that a lane takes (pack.cuh)
+constexpr int kMostPackClasses = 16;
 
 struct DeviceRanking {
   const void* data;    // GIVEN_ORDER, GIVEN_KEYS: [T]; RANDOM: the order's number
@@ -52,6 +54,13 @@ struct Minimal {
   int step;          // of the search, 0 … C - 1
 };
 
+// Byte offsets of a pack's arrays in a warp's memory: see Packed.
+struct PackLayout {
+  int rows;    // 0: instances are not packed
+  int stride;  // doubles from one row of margins to the next
+  int bias, prob, again, margins, a, g, renorm, js, drop, words, min_order, total;
+};
+
 enum Stage : std::int32_t { kWarps, kMid, kBig, kProjectLong };
 
 // Kernel arguments.
@@ -66,6 +75,7 @@ struct Launch {
   int limit_warp, limit_mid, limit_big;  // the longest instances of each path, -1 for none
   int warp_bytes;                        // of shared memory, a warp of the first kernel
   Needs needs;
+  PackLayout pack;
   // Workspace.
   Counters* counters;
   double* class_norms;  // [C] ‖W_c‖
@@ -94,7 +104,7 @@ __host__ FAE_DEV int class_lanes(int C) { return C >= 32 ? 32 : next_power_of_tw
 __host__ FAE_DEV std::int64_t group_words(std::int64_t C) { return (C > 32 ? 4 : 2) * C + 6; }
 
 // Bytes at the start of an instance's memory: its State.
-constexpr int kStateBytes = 384;
+constexpr int kStateBytes = 400;
 
 // Byte offsets of the arrays of an instance in shared memory; they mean something where `total` is
 // no more than shared memory has.
@@ -154,6 +164,33 @@ __host__ FAE_DEV Layout layout_of(int n, std::int64_t C, int R, int size, int re
   return l;
 }
 
+constexpr int kSlotBytes = 24;  // of a pack, a lane
+
+// The layout of packs of `rows` rows.
+inline PackLayout pack_layout(int rows, std::int64_t C, int real_bytes, const Needs& needs) {
+  PackLayout l{};
+  l.rows = rows;
+  // Contributions and, later, one margin less. Odd, for successive rows on different banks.
+  const int classes = static_cast<int>(C);
+  const int contributions = (classes * real_bytes + 7) / 8;
+  l.stride = (contributions > classes - 1 ? contributions : classes - 1) | 1;
+  std::int64_t at = kStateBytes + 32 * kSlotBytes;
+  const int each = 32 * (classes | 1) * 8;
+  l.bias = reserve(at, each);
+  l.prob = reserve(at, each);
+  l.again = reserve(at, needs.singles ? each : 0);
+  l.margins = reserve(at, rows * l.stride * 8);
+  l.a = reserve(at, rows * 8);
+  l.g = reserve(at, rows * 8);
+  l.renorm = reserve(at, needs.renormalized ? rows * 8 : 0);
+  l.js = reserve(at, needs.js ? rows * 8 : 0);
+  l.drop = reserve(at, needs.drop ? rows * 8 : 0);
+  l.words = reserve(at, rows * 4);
+  l.min_order = reserve(at, needs.minimal ? rows : 0);
+  l.total = static_cast<int>(at);
+  return l;
+}
+
 // An instance as the analysis sees it; Idx is uint16_t in shared memory, else uint32_t.
 template <typename S, typename Idx>
 struct View {
@@ -199,6 +236,8 @@ struct RowBlock {
   const void* head;     // [C, D]
   void* s;              // where the contributions go
   unsigned char* bad;   // [n], set to 1 where a contribution is not finite
+  const int* items;     // [n], which rows; null where they are 0 … n - 1
+  double* squares;      // [n], where the rows' squared norms go, null where nowhere
   int n, D, C;
   int s_stride;  // elements from one row of s to the next
   int size;      // threads of the team
@@ -211,6 +250,7 @@ struct RowBlock {
 struct Turn {
   std::int64_t first;  // number of a warp's first instance, of a long instance's job or slot
   unsigned todo;       // a warp's instances still to do from there
+  unsigned brief;      // and those for packs
   int task;            // of a long instance
   int row, count;      // the rankings to sort and walk; a row below zero is -1 - c, the minimal
                        // set's order for class c

@@ -23,6 +23,7 @@ namespace fae {
 #endif
 constexpr int kRows = FAE_ROWS;
 constexpr int kFloatSpan = 128;
+constexpr int kPackRows = 1024;  // many, whatever a pack has
 
 template <typename V, int kVec>
 struct Vector {
@@ -163,9 +164,10 @@ FAE_NOINLINE __device__ double project_tile(int at) {
     const V* row[kRows];
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
-      const int i = first + k * rows.groups;
-      row[k] =
-          anew(static_cast<const V*>(rows.values) + (i < rows.n ? i : rows.n - 1) * rows.stride);
+      int i = first + k * rows.groups;
+      i = i < rows.n ? i : rows.n - 1;
+      if (rows.items != nullptr) i = rows.items[i];
+      row[k] = anew(static_cast<const V*>(rows.values) + i * rows.stride);
     }
 #pragma unroll 1
     for (int c0 = 0; c0 < rows.C; c0 += kClasses) {
@@ -198,6 +200,8 @@ FAE_NOINLINE __device__ double project_tile(int at) {
           square += __shfl_xor_sync(kAllLanes, square, o);
         }
         largest = square > largest ? square : largest;
+        const int i = first + k * rows.groups;
+        if (q == 0 && rows.squares != nullptr && i < rows.n) rows.squares[i] = square;
       }
     }
   }
@@ -221,11 +225,13 @@ FAE_DEV int choose_lanes(int n, int vectors, int size) {
 // float64, where the float32 sums of a lane would span more than kFloatSpan features.
 template <typename S>
 FAE_DEV void choose_path(RowBlock& rows, int vector) {
+  // Short instances are read as packs are, so that both give the same bits.
+  const int n = rows.items != nullptr || rows.n <= kMostPacked ? kPackRows : rows.n;
   rows.vector = vector;
-  rows.lanes = choose_lanes(rows.n, rows.D / vector, rows.size);
+  rows.lanes = choose_lanes(n, rows.D / vector, rows.size);
   if (sizeof(S) == 4 && vector > 1 && rows.D > kFloatSpan * rows.lanes) {
     rows.vector = 1;
-    rows.lanes = choose_lanes(rows.n, rows.D, rows.size);
+    rows.lanes = choose_lanes(n, rows.D, rows.size);
   }
   rows.groups = rows.size / rows.lanes;
 }
@@ -260,6 +266,30 @@ FAE_DEV double project_rows(int at, std::int32_t dtype) {
         return project_tile<Float16, float, float, 8, 5>(at);
     }
   }
+}
+
+// n rows from `row` on, or those that `items` counts from there.
+template <typename S>
+FAE_DEV RowBlock row_block(const Launch& launch, std::int64_t row, int n, int size, int s_stride,
+                           S* s, unsigned char* bad, const int* items = nullptr,
+                           double* squares = nullptr) {
+  const SweepParams& p = launch.p;
+  const int bytes = p.values_dtype == kFloat32 ? 4 : p.values_dtype == kFloat64 ? 8 : 2;
+  RowBlock rows{};
+  rows.values = static_cast<const unsigned char*>(p.values) + row * p.values_stride_t * bytes;
+  rows.stride = p.values_stride_t;
+  rows.head = p.head_weight;
+  rows.s = s;
+  rows.bad = bad;
+  rows.items = items;
+  rows.squares = squares;
+  rows.n = n;
+  rows.D = static_cast<int>(p.D);
+  rows.C = static_cast<int>(p.C);
+  rows.s_stride = s_stride;
+  rows.size = size;
+  choose_path<S>(rows, launch.vector);
+  return rows;
 }
 
 }  // namespace fae

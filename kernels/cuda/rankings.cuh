@@ -82,9 +82,9 @@ FAE_DEV void find_renormalized(const Team<kWarp>& team, const View<S, Idx>& v, c
 
 // What erasing item i alone does, from the others' weight and margins. Returns whether a compared
 // sum is a near-tie.
-template <typename S, typename Idx, typename Margin>
-FAE_DEV bool write_single(const View<S, Idx>& v, const Facts& f, int i, double others,
-                          bool write_out, Margin margin) {
+template <typename S, typename V, typename F, typename Margin>
+FAE_DEV bool write_single(const V& v, const F& f, int i, double others, bool write_out,
+                          Margin margin) {
   const SweepParams& p = v.launch.p;
   constexpr bool kDouble = sizeof(S) == 8;
   const int y = f.label, C = v.C;
@@ -166,8 +166,8 @@ FAE_NOINLINE __device__ void erase_singles(bool write_out) {
         safe = c == y || fabs(m) >= f.tolerance * others;
       }
       if (safe) {
-        write_single(v, f, i, others, write_out,
-                     [&](int c) { return v.margin[c] - a * v.difference(i, y, c); });
+        write_single<S>(v, f, i, others, write_out,
+                        [&](int c) { return v.margin[c] - a * v.difference(i, y, c); });
       }
     }
 #pragma unroll 1
@@ -202,7 +202,8 @@ FAE_NOINLINE __device__ void erase_singles(bool write_out) {
       }
       __syncwarp();
       if (team.lane() == source) {
-        near = write_single(v, f, item, others, write_out, [&](int c) { return again[c]; }) || near;
+        near =
+            write_single<S>(v, f, item, others, write_out, [&](int c) { return again[c]; }) || near;
       }
       __syncwarp();
     }
@@ -222,25 +223,29 @@ FAE_DEV Word margin_word(const View<S, Idx>& v, const Facts& f, int i, int c) {
   return d > 0 ? (3ull << 62) | size : d < 0 ? (1ull << 62) | ((~size << 2) >> 2) : 2ull << 62;
 }
 
-// The 64-bit word by which a ranking of the launch sorts item i; larger is earlier.
-template <typename S, typename Idx>
-FAE_DEV Word ranking_word(const View<S, Idx>& v, const Facts& f, int r, int i) {
-  const DeviceRanking& ranking = v.launch.rankings[r];
+// What the keys of a random order of an instance share.
+template <typename V>
+FAE_DEV std::uint64_t stream_of(const V& v, const DeviceRanking& ranking) {
+  const auto order = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(ranking.data));
+  return random_stream(v.launch.p.seed, order, v.launch.p.ids[v.b]);
+}
+
+// The 64-bit word by which a ranking sorts item i; larger is earlier. `stream` is what stream_of
+// says of a random one.
+template <typename V>
+FAE_DEV Word ranking_word(const V& v, const DeviceRanking& ranking, bool finite,
+                          std::uint64_t stream, int i) {
   switch (ranking.kind) {
     case kAttention:
       return ordered_bits(v.attention(i));
     case kRandom:
-      return random_key(
-          random_stream(v.launch.p.seed,
-                        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(ranking.data)),
-                        v.launch.p.ids[v.b]),
-          i);
+      return random_key(stream, i);
     case kGivenKeys:
       return ordered_bits(load_real(ranking.data, ranking.dtype, v.t0 + i));
     default:
       break;
   }
-  if (!f.finite) return 0;  // by position
+  if (!finite) return 0;  // by position
   switch (ranking.kind) {
     case kGradient:
       return ordered_bits(v.g[i]);
@@ -264,7 +269,10 @@ FAE_NOINLINE __device__ Word word_of(int r, int i) {
   const View<S, Idx>& v = here.view;
   const Facts& f = here.facts;
   const int first = here.state.turn.row;
-  return first >= 0 ? ranking_word(v, f, first + r, i) : margin_word(v, f, i, -1 - first);
+  if (first < 0) return margin_word(v, f, i, -1 - first);
+  const DeviceRanking& ranking = v.launch.rankings[first + r];
+  const std::uint64_t stream = ranking.kind == kRandom ? stream_of(v, ranking) : 0;
+  return ranking_word(v, ranking, f.finite, stream, i);
 }
 
 // Sorts the turn's orders at once, rankings into v.orders [count, n], one of the minimal set's into

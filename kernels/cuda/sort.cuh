@@ -18,11 +18,31 @@ namespace fae {
 
 using Word = std::uint64_t;
 
-FAE_DEV void order_pair(Word& low, Word& high) {
-  const Word a = low, b = high;
+template <typename W>
+FAE_DEV void order_pair(W& low, W& high) {
+  const W a = low, b = high;
   const bool swap = a < b;
   low = swap ? b : a;
   high = swap ? a : b;
+}
+
+// Sorts the words of one thread.
+template <typename W, int kE>
+FAE_DEV void sort_registers(W (&v)[kE]) {
+#pragma unroll
+  for (int k = 2; k <= kE; k <<= 1) {
+#pragma unroll
+    for (int e = 0; e < kE; ++e) {
+      if ((e & (k >> 1)) == 0) order_pair(v[e], v[e ^ (k - 1)]);
+    }
+#pragma unroll
+    for (int j = k >> 2; j > 0; j >>= 1) {
+#pragma unroll
+      for (int e = 0; e < kE; ++e) {
+        if ((e & j) == 0) order_pair(v[e], v[e | j]);
+      }
+    }
+  }
 }
 
 // Replaces v by the larger (or smaller) of v and what the thread `mask` away holds; `kFlip`
@@ -59,20 +79,7 @@ FAE_DEV void exchange(const Team<kWarp>& team, Word (&v)[kE], int mask, bool kee
 // consecutive words of the concatenated segments. `buffer` has team.size * kE words.
 template <bool kWarp, int kE>
 FAE_DEV void sort_segments(const Team<kWarp>& team, Word (&v)[kE], int P, Word* buffer) {
-#pragma unroll
-  for (int k = 2; k <= kE; k <<= 1) {
-#pragma unroll
-    for (int e = 0; e < kE; ++e) {
-      if ((e & (k >> 1)) == 0) order_pair(v[e], v[e ^ (k - 1)]);
-    }
-#pragma unroll
-    for (int j = k >> 2; j > 0; j >>= 1) {
-#pragma unroll
-      for (int e = 0; e < kE; ++e) {
-        if ((e & j) == 0) order_pair(v[e], v[e | j]);
-      }
-    }
-  }
+  sort_registers(v);
   for (int k = 2 * kE; k <= P; k <<= 1) {
     const int threads = k / kE;
     exchange<kWarp, kE, true>(team, v, threads - 1, (team.rank & (threads >> 1)) == 0, buffer);

@@ -20,8 +20,7 @@
 // Ladder: v1 this, words sorted in registers, four rows a group of lanes.
 #pragma once
 
-#include "project.cuh"
-#include "rankings.cuh"
+#include "pack.cuh"
 
 namespace fae {
 
@@ -36,26 +35,6 @@ constexpr int kBoundThreads = kSmallThreads * kSmallBlocks;
 constexpr int kBigThreads = 512;
 constexpr int kLongThreads = 512;
 constexpr int kLongRows = 256;
-
-template <typename S>
-FAE_DEV RowBlock row_block(const Launch& launch, std::int64_t row, int n, int size, int s_stride,
-                           S* s, unsigned char* bad) {
-  const SweepParams& p = launch.p;
-  const int bytes = p.values_dtype == kFloat32 ? 4 : p.values_dtype == kFloat64 ? 8 : 2;
-  RowBlock rows{};
-  rows.values = static_cast<const unsigned char*>(p.values) + row * p.values_stride_t * bytes;
-  rows.stride = p.values_stride_t;
-  rows.head = p.head_weight;
-  rows.s = s;
-  rows.bad = bad;
-  rows.n = n;
-  rows.D = static_cast<int>(p.D);
-  rows.C = static_cast<int>(p.C);
-  rows.s_stride = s_stride;
-  rows.size = size;
-  choose_path<S>(rows, launch.vector);
-  return rows;
-}
 
 // Sorts `count` orders from `row` on; see Turn.
 template <bool kWarp, typename S, typename Idx>
@@ -230,7 +209,7 @@ FAE_DEV bool take_or_list(const Launch& launch, std::int64_t b, bool& broken) {
 }
 
 // Takes the next `launch.grain` instances for this warp: refuses the broken ones, lists the longer
-// ones, keeps the rest in the turn. Returns whether there was one.
+// ones, keeps the rest in the turn, for packs or one by one. Returns whether there was one.
 template <typename S>
 FAE_NOINLINE __device__ bool take_instances(const Launch& launch) {
   const Team<true> team(nullptr);
@@ -243,7 +222,14 @@ FAE_NOINLINE __device__ bool take_instances(const Launch& launch) {
   const std::int64_t b = static_cast<std::int64_t>(first) + team.rank;
   bool mine = false, broken = false;
   if (team.rank < launch.grain && b < launch.p.B) mine = take_or_list(launch, b, broken);
-  const unsigned todo = __ballot_sync(kAllLanes, mine && !broken);
+  mine = mine && !broken;
+  bool brief = false;
+  if (mine && launch.pack.rows > 0) {
+    const std::int64_t n = launch.p.offsets[b + 1] - launch.p.offsets[b];
+    brief = n > 0 && n <= kMostPacked;
+  }
+  const unsigned todo = __ballot_sync(kAllLanes, mine && !brief);
+  const unsigned packs = __ballot_sync(kAllLanes, brief);
 #pragma unroll 1
   for (unsigned wrong = __ballot_sync(kAllLanes, broken); wrong != 0; wrong &= wrong - 1) {
     const std::int64_t instance = static_cast<std::int64_t>(first) + __ffs(wrong) - 1;
@@ -253,6 +239,7 @@ FAE_NOINLINE __device__ bool take_instances(const Launch& launch) {
   if (team.leads()) {
     turn.first = static_cast<std::int64_t>(first);
     turn.todo = todo;
+    turn.brief = packs;
   }
   team.sync();
   return true;
@@ -273,7 +260,7 @@ FAE_NOINLINE __device__ bool open_taken(const Launch& launch) {
   return true;
 }
 
-// A warp an instance.
+// A warp an instance, or a pack of short ones.
 template <typename S>
 FAE_DEV void sweep_warps(const Launch& launch) {
   FAE_SHARED(shared);
@@ -282,16 +269,18 @@ FAE_DEV void sweep_warps(const Launch& launch) {
   const Team<true> team(nullptr);
 #pragma unroll 1
   while (team.all_agree(take_instances<S>(launch))) {
+    sweep_packs<S>(launch);
 #pragma unroll 1
     while (team.all_agree(open_taken<S>(launch))) sweep_instance<true, S>();
     team.sync();
   }
 }
 
-// Opens the next instance of one of the lists for this block; false where there is none left.
+// Opens the next instance of the stage's list for this block; false where there is none left.
 template <typename S>
-FAE_NOINLINE __device__ bool open_listed(const Launch& launch, bool big) {
+FAE_NOINLINE __device__ bool open_listed(const Launch& launch) {
   FAE_SHARED(shared);
+  const bool big = launch.stage == kBig;
   const Team<false> team(reinterpret_cast<double*>(shared));
   unsigned long long* const slot =
       reinterpret_cast<unsigned long long*>(shared + kTeamScratchBytes);
@@ -309,10 +298,10 @@ FAE_NOINLINE __device__ bool open_listed(const Launch& launch, bool big) {
 
 // A block an instance.
 template <typename S>
-FAE_DEV void sweep_blocks(const Launch& launch, bool big) {
+FAE_DEV void sweep_blocks(const Launch& launch) {
   const Team<false> team(nullptr);
 #pragma unroll 1
-  while (team.all_agree(open_listed<S>(launch, big))) sweep_instance<false, S>();
+  while (team.all_agree(open_listed<S>(launch))) sweep_instance<false, S>();
 }
 
 // ---- instances that outgrow shared memory ----
@@ -453,7 +442,7 @@ __global__ void __launch_bounds__(kBoundThreads) sweep_kernel(const FAE_PARAMETE
       project_long<S>(launch);
       break;
     default:
-      sweep_blocks<S>(launch, launch.stage == kBig);
+      sweep_blocks<S>(launch);
   }
 }
 

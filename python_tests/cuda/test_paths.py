@@ -1,4 +1,4 @@
-"""The emulated kernels against the reference on every path: warp, block, large block, long.
+"""The emulated kernels against the reference on every path: pack, warp, block, large block, long.
 
 An emulated device with little shared memory sends short instances down the paths of long ones.
 """
@@ -96,7 +96,9 @@ def assert_close(out: Outputs, expected: Outputs) -> None:
 
 
 # Shared memory of a block, and lengths on both sides of what a warp and the blocks take.
+# Up to 16 items are packed, a lane an instance, where neither curves nor greedy orders are wanted.
 PATHS = {
+    "pack": (H100[1], [7, 5, 1, 3, 2, 16, 9]),
     "short": (H100[1], [7, 5, 1, 0, 3, 2, 64]),
     "block": (H100[1], [65, 130, 257]),
     "large": (4000, [7, 40, 20]),
@@ -179,6 +181,7 @@ def test_nothing_erased_is_the_label_whatever_the_order_rounds_to(cuda, path, wa
     assert (out.label.item(), out.first_flip.item()) == (0, -1)
 
 
+INVALID = 64
 ORDER, SINGLES, MINIMAL = 1 << 6, 7 << 7, 7 << 10
 
 
@@ -330,7 +333,7 @@ def test_more_ranks_than_a_thread_has_bits(cuda, keep):
         assert_close(run(cuda, p, 0), run(reference.BACKEND, p, 0))
 
 
-@pytest.mark.parametrize("n", [32, 64, 300])
+@pytest.mark.parametrize("n", [16, 32, 64, 300])
 def test_two_keys_that_a_sort_word_cannot_tell_apart_at_every_rank(cuda, n):
     """Instance r: keys far from each other but those of ranks r and r + 1, in the wrong order."""
     ranks = [*range(0, n - 1, 1 if n < 100 else 17), *(r for r in (127, 255) if r < n)]
@@ -351,7 +354,7 @@ def test_two_keys_that_a_sort_word_cannot_tell_apart_at_every_rank(cuda, n):
             assert out.order[0, b * n : (b + 1) * n].tolist() == expected
 
 
-@pytest.mark.parametrize("n", [64, 150])
+@pytest.mark.parametrize("n", [16, 64, 150])
 def test_keys_that_differ_below_what_a_sort_word_holds(cuda, n):
     """Keys one unit in the last place apart, ascending by position: the order is reversed."""
     p = problem([n], 4, 2, (RankingKind.GIVEN_KEYS,), dtype=torch.float64)
@@ -376,6 +379,85 @@ def test_long_orders_of_several_tiles(cuda, keys):
     out = run(cuda, p)
     assert out.order is not None
     assert torch.equal(out.order[0], keys.argsort(descending=True, stable=True))
+
+
+MIXED = [1 + b * b % 16 for b in range(128)]  # 16 warps take eight each
+ONE = (1, H100[1])
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("C", [2, 3, 5, 6, 10, 16])
+def test_packs(cuda, C, keep):
+    emulator.module().set_device(*ONE)
+    emulator.module().set_schedule("shuffled", C)
+    dtype = torch.float64 if (C % 2 == 0) == keep else torch.float32
+    p = problem(MIXED, 12, C, PLAIN, dtype, is_scores=keep, keep=keep, spread=2.0)
+    assert_close(run(cuda, p, NO_CURVES), run(reference.BACKEND, p, NO_CURVES))
+
+
+@pytest.mark.parametrize("shared", [13500, 15000, 20000, H100[1]])
+def test_packs_take_what_there_is_room_for(cuda, shared):
+    """Rows for one instance, two, more; between them longer ones and empty ones."""
+    emulator.module().set_device(1, shared)
+    lengths = [(n, 17, 0)[b % 13 // 11 * (1 + b % 2)] for b, n in enumerate(MIXED)]
+    p = problem(lengths, 8, 2, PLAIN)
+    expected = run(reference.BACKEND, p, NO_CURVES)
+    for order in ("forward", "backward"):
+        emulator.module().set_schedule(order)
+        assert_close(run(cuda, p, NO_CURVES), expected)
+
+
+def test_a_pack_leaves_what_is_out_of_the_ordinary_to_the_warp(cuda):
+    """Of eight instances each: values, scores, biases not finite; underflow, no mass, invalid."""
+    emulator.module().set_device(*ONE)
+    bad = {1: "value", 5: "score", 11: "underflow", 13: "bias", 27: "mass", 31: "order", 38: "key"}
+    p = problem(MIXED, 8, 4, PLAIN, spread=2.0)
+    orders, keys = p.orders[0].clone(), p.keys[0].clone()
+    clean = run(cuda, p, NO_CURVES)
+    for b, what in bad.items():
+        item = slice(int(p.offsets[b]), int(p.offsets[b + 1]))
+        if what == "value":
+            p.values[item][-1, 0, 2] = float("inf")
+        elif what == "score":
+            p.attention[item][0] = float("nan")
+        elif what == "underflow":
+            p.attention[item][-1] = -700
+        elif what == "bias":
+            p.head_bias[b, 3] = float("nan")
+        elif what == "mass":
+            p.attention[item] = float("-inf")
+        elif what == "order":
+            orders[item][0] = orders[item][-1]
+        else:
+            keys[item][0] = float("nan")
+    object.__setattr__(p, "orders", (orders,))
+    object.__setattr__(p, "keys", (keys,))
+    out = run(cuda, p, NO_CURVES)
+    assert_close(out, run(reference.BACKEND, p, NO_CURVES))
+    assert (out.status & (8 | 16 | 4 | INVALID) != 0).nonzero().flatten().tolist() == list(bad)
+    others = torch.tensor([b for b in range(len(MIXED)) if b not in bad])
+    assert torch.equal(out.probabilities[others], clean.probabilities[others])
+    assert torch.equal(out.first_flip[:, others], clean.first_flip[:, others])
+
+
+def test_packs_and_warps_give_the_same_bits(cuda):
+    """With curves nothing is packed: label, probabilities, keys and so orders stay the same."""
+    emulator.module().set_device(*ONE)
+    meetings = emulator.module().meetings
+    kinds = (RankingKind.ATTENTION, RankingKind.GRADIENT, RankingKind.PRODUCT, RankingKind.RANDOM)
+    for dtype, D, C in ((torch.float32, 100, 5), (torch.bfloat16, 40, 16), (torch.float64, 9, 2)):
+        p = problem(MIXED, D, C, kinds, dtype, spread=2.0)
+        at = [meetings()]
+        packed = run(cuda, p, ORDER)
+        at.append(meetings())
+        alone = run(cuda, p, ORDER | CURVES)
+        assert 4 * (at[1] - at[0]) < meetings() - at[1]
+        assert torch.equal(packed.label, alone.label)
+        assert torch.equal(packed.status, alone.status)
+        assert torch.equal(packed.probabilities, alone.probabilities)
+        assert packed.order is not None
+        assert alone.order is not None
+        assert torch.equal(packed.order, alone.order)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -483,9 +565,6 @@ def test_more_rankings_than_one_launch_takes(cuda):
     p = problem([6, 2], 4, 3, (RankingKind.RANDOM,) * 205)
     object.__setattr__(p, "ranking_args", tuple(range(205)))
     assert_close(run(cuda, p), run(reference.BACKEND, p))
-
-
-INVALID = 64
 
 
 def test_an_order_that_is_no_permutation_is_marked_and_nothing_else_changes(cuda):
