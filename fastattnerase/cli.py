@@ -516,7 +516,7 @@ def _erase(source: Source, config: Config, folder: Path, name: str) -> Result:
 
 def _summary(result: Result) -> None:
     from fastattnerase.report.figures import NAMES
-    from fastattnerase.report.words import percent, times, typical_gap, verdict
+    from fastattnerase.report.words import notices, percent, times, typical_gap, verdict
 
     table = Table(title=result.run["name"], title_justify="left", box=None, padding=(0, 2, 0, 0))
     for title in ("ranking", "flip", "median erased", "over smallest set"):
@@ -530,6 +530,8 @@ def _summary(result: Result) -> None:
         )
     _out.print(table)
     _out.print(verdict(result), soft_wrap=True)
+    for notice in notices(result):
+        _out.print(f"Note: {notice}", soft_wrap=True)
 
 
 def _find_run(folder: Path) -> Path:

@@ -165,6 +165,7 @@ def _model(result: Result) -> dict[str, Any]:
         "single": {record["ranking"]: record for record in result.result["single"]},
         "pairs": result.result["pairs"],
         "verdict": words.verdict(result),
+        "typical_gap": words.typical_gap(result, "attention"),
         "paragraphs": words.paragraphs(result),
         "figures": {
             # Labels come from this module and names are escaped: the markup is ours.

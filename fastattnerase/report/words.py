@@ -18,7 +18,9 @@ PHRASES = {
 # The verdict on attention: bounds of the median of first flip over smallest set, where never
 # flipping counts as infinitely many.
 GOOD, FAIR = 1.1, 2.0
+CHANCE = 0.05  # of the sign test against a random order
 NEAR_BIAS = 0.02
+_CONSTANT = 1e-12  # mean divergence of attention from even weights
 _NOTHING = "No instance that could be analysed has two items or more, so there is nothing to rank."
 
 
@@ -28,8 +30,8 @@ def percent(value: float | None, digits: int = 0) -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """Write a number; a dash where it is undefined."""
-    return "–" if value is None else f"{value:.{digits}f}"
+    """Write a number, never -0; a dash where it is undefined."""
+    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def times(value: float | None) -> str:
@@ -59,7 +61,8 @@ def verdict(result: Result) -> str:
     """Say in one sentence how far attention explains the model's decisions.
 
     Judged are the instances that a part of their items flips. Where attention never flips one of
-    them, it needs infinitely many items.
+    them, it needs infinitely many items. Where it needs fewer items than a random order no more
+    often than that needs fewer than it (sign test), it is no guide, however few they are.
     """
     counts = result.result["counts"]
     if counts["analysed"] == 0:
@@ -82,8 +85,26 @@ def verdict(result: Result) -> str:
     gap = float(np.median(gaps))
     optimal = float((gaps <= 1).mean())
     never = float(np.isinf(gaps).mean())
+    chance = _pair(result, "attention", "random")
+    worse = chance["first_smaller"] < chance["second_smaller"]
     if never == 1:
         text = "no decision changes under attention although some set would change it."
+    elif chance["p_sign"] > CHANCE or worse:
+        text = (
+            "attention is a worse guide than a random order"
+            if worse and chance["p_sign"] <= CHANCE
+            else "attention is not told apart from a random order"
+        )
+        text += (
+            f": it needs fewer items in {chance['first_smaller']:,} instances and more in "
+            f"{chance['second_smaller']:,}; "
+        )
+        text += (
+            f"erasing by it never changes the decision in {percent(never)}, though a set would."
+            if never >= 0.5
+            else f"it typically needs {times(gap)} the items of the smallest set that changes the "
+            "decision."
+        )
     elif gap <= GOOD:
         text = (
             "attention is a good guide to what decides: typically erasing by it needs about as "
@@ -120,6 +141,7 @@ def paragraphs(result: Result) -> list[str]:
     if counts["analysed"] == 0:
         return [_NOTHING]
     texts = [
+        _constant(result),
         _one_decision(result),
         _sets(result),
         _why_not(result),
@@ -127,6 +149,30 @@ def paragraphs(result: Result) -> list[str]:
         _theory(result),
     ]
     return [text for text in texts if text]
+
+
+def notices(result: Result) -> list[str]:
+    """Say what a reader of a run's numbers must know before reading any: one sentence each."""
+    counts = result.result["counts"]
+    bad = counts["excluded"]["non_finite"]
+    left_out = f"{bad:,} of {counts['instances']:,} instances hold NaN or infinity: left out."
+    texts = [left_out if bad else "", _constant(result)]
+    return [text for text in texts if text]
+
+
+def _constant(result: Result) -> str:
+    divergence = result.result["uniform"]["js"]["mean"]["value"]
+    if divergence is None or divergence > _CONSTANT:
+        return ""
+    return (
+        "Attention is constant: all items of an instance have the same weight, so erasing by "
+        "attention is erasing by position."
+    )
+
+
+def _pair(result: Result, first: str, second: str) -> dict[str, Any]:
+    records: list[dict[str, Any]] = result.result["pairs"]
+    return next(r for r in records if (r["first"], r["second"]) == (first, second))
 
 
 def _record(result: Result, ranking: str) -> dict[str, Any]:
@@ -180,19 +226,23 @@ def _sets(result: Result) -> str:
             if best == "attention"
             else f", {PHRASES[best]} in {percent(optimal[best])}."
         )
-    return sentence + _against_random(records)
+    return sentence + _against_random(result)
 
 
-def _against_random(records: dict[str, dict[str, Any]]) -> str:
-    attention = records["attention"]["fraction"]["median"]
-    random = records["random"]["fraction"]["median"]
-    if attention["value"] is None or random["value"] is None:
+def _against_random(result: Result) -> str:
+    pair = _pair(result, "attention", "random")
+    if pair["judged"] == 0:
         return ""
-    if attention["high"] < random["low"]:
-        return " Attention is clearly better than chance (the intervals of the medians are apart)."
-    if attention["low"] > random["high"]:
-        return " Attention is worse than chance (the intervals of the medians are apart)."
-    return " The medians of attention and of chance are not told apart (their intervals overlap)."
+    better = pair["first_smaller"] > pair["second_smaller"]
+    if pair["p_sign"] > CHANCE:
+        text = "Attention and a random order are not told apart"
+    else:
+        text = f"Attention is {'better' if better else 'worse'} than a random order"
+    return (
+        f" {text}: it needs fewer items in {pair['first_smaller']:,} of the {pair['judged']:,} "
+        f"instances that either flips, more in {pair['second_smaller']:,} (sign test, p "
+        f"{pair['p_sign']:.2g})."
+    )
 
 
 def _why_not(result: Result) -> str:
@@ -254,7 +304,7 @@ def _singles(result: Result) -> str:
 def _small(value: float | None) -> str:
     if value is None:
         return "–"
-    return f"{value:.2g}"
+    return f"{round(value, 9) + 0.0:.2g}"
 
 
 def _theory(result: Result) -> str:

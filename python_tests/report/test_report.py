@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -216,7 +217,74 @@ def test_verdicts(gaps: list[float], known: int, start: str) -> None:
             return np.array(gaps, dtype=np.float64)
 
     counts = {"analysed": 10, "smallest_set": {"known": known, "some": len(gaps)}}
-    assert re.match(start, words.verdict(Made(Path(), {}, {"counts": counts})))
+    made = Made(Path(), {}, {"counts": counts, "pairs": [against_random(9, 0, 0.004)]})
+    assert re.match(start, words.verdict(made))
+
+
+def against_random(fewer: int, more: int, p: float) -> dict[str, Any]:
+    pair: dict[str, Any] = {"first": "attention", "second": "random", "judged": 20, "p_sign": p}
+    return pair | {"first_smaller": fewer, "second_smaller": more}
+
+
+@pytest.mark.parametrize(
+    ("fewer", "more", "p", "start"),
+    [
+        (9, 2, 0.07, r"Attention is not told apart from a random order: it needs fewer items in 9 "
+         r"instances and more in 2; it typically needs 1\.0× the items"),
+        (2, 9, 0.07, "Attention is not told apart from a random order"),
+        (1, 15, 0.0005, "Attention is a worse guide than a random order"),
+        (15, 1, 0.0005, "Attention is a good guide"),
+    ],
+)  # fmt: skip
+def test_what_is_no_better_than_chance_is_no_guide(
+    fewer: int, more: int, p: float, start: str
+) -> None:
+    class Made(Result):
+        def gaps(self, ranking: str) -> np.ndarray:
+            return np.ones(3)
+
+    counts = {"analysed": 20, "smallest_set": {"known": 3, "some": 3}}
+    made = Made(Path(), {}, {"counts": counts, "pairs": [against_random(fewer, more, p)]})
+    assert re.match(start, words.verdict(made))
+    assert ("not told apart" in words._against_random(made)) == (p > 0.05)
+
+
+def test_constant_attention_and_instances_left_out_are_noticed(tmp_path: Path) -> None:
+    class Even(HandMade):
+        def _chunk(self, rows: list[int]) -> Chunk:
+            values = torch.tensor([[1.0], [-3.0], [0.5], [float("nan")]])
+            return Chunk(
+                AttentionBatch(
+                    values,
+                    torch.tensor([0, 2, 4]),
+                    scores=torch.zeros(4),
+                    head_weight=torch.tensor([[0.0], [1.0]]),
+                    head_bias=torch.zeros(2),
+                )
+            )
+
+    run = serrano_smith.run(Even(rows=[0, 1]), FAST, tmp_path, name="x")
+    left_out, constant = words.notices(run)
+    assert left_out == "1 of 2 instances hold NaN or infinity: left out."
+    assert constant.startswith("Attention is constant: all items of an instance have the same")
+    assert words.paragraphs(run)[0] == constant
+
+
+def test_no_notice_without_a_reason(results: list[Result]) -> None:
+    assert words.notices(results[0])[1:] == []
+    assert "left out" in words.notices(results[0])[0]  # one of the instances by hand has NaN
+
+
+def test_no_number_is_minus_zero() -> None:
+    assert words.number(-1e-9, 4) == "0.0000"
+    assert words.number(-0.0) == "0.00"
+    assert words._small(-1e-12) == "0"
+
+
+def test_headline_and_tile_are_one_number(results: list[Result], page: Page) -> None:
+    for result in results:
+        tile = words.times(words.typical_gap(result, "attention"))
+        assert re.search(rf"Attention over smallest set, median\s*{tile}", page.text)
 
 
 def test_what_never_flips_is_an_infinite_gap(results: list[Result], tmp_path: Path) -> None:
