@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from fastattnerase.experiments.paired import Paired, compare
 from fastattnerase.experiments.serrano_smith import CELLS, RULES, Result
 from fastattnerase.report.findings import findings
 from fastattnerase.report.grid import Grid, arrange, without_single_sentences
@@ -101,11 +102,22 @@ def _single(result: Result) -> Iterator[dict[str, Any]]:
         row = {"ranking": record["ranking"], "instances": record["instances"]}
         row |= _flat("negative_delta_js", record["negative_delta_js"])
         row |= _flat("any_item_flips", record["share_any_item_flips"])
-        row |= {key: record[key] for key in ("mcnemar", "p_mcnemar", "p_sign")}
+        cells = record["contingency"]
+        row |= _test(compare(cells["only_top"]["count"], cells["only_random"]["count"]))
         for quantity in ("delta_js", "delta_alpha", "expected_delta_js"):
             for statistic in STATISTICS:
                 row |= _flat(f"{quantity}_{statistic}", record[quantity][statistic])
         yield row
+
+
+def _test(test: Paired) -> dict[str, Any]:
+    """Name McNemar's test and the sign test of discordant pairs, and whether the first is exact."""
+    return {
+        "mcnemar": test.statistic,
+        "p_mcnemar": test.p_mcnemar,
+        "mcnemar_exact": test.exact,
+        "p_sign": test.p_sign,
+    }
 
 
 def _contingency(result: Result) -> Iterator[dict[str, Any]]:
@@ -126,8 +138,14 @@ def _contingency(result: Result) -> Iterator[dict[str, Any]]:
 
 def _pairs(result: Result) -> Iterator[dict[str, Any]]:
     for record in result.result["pairs"]:
-        estimate = _flat("share_first_smaller", record["share_first_smaller"])
-        yield {k: v for k, v in record.items() if k != "share_first_smaller"} | estimate
+        row: dict[str, Any] = {}
+        for key, value in record.items():
+            if key == "p_mcnemar":
+                test = compare(record["flips_only_first"], record["flips_only_second"])
+                row |= {"p_mcnemar": test.p_mcnemar, "mcnemar_exact": test.exact}
+            elif key != "share_first_smaller":
+                row[key] = value
+        yield row | _flat("share_first_smaller", record["share_first_smaller"])
 
 
 def _exclusions(result: Result) -> Iterator[dict[str, Any]]:

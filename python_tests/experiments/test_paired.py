@@ -10,7 +10,7 @@ from fastattnerase.experiments.paired import compare
 
 
 def test_nothing_differs() -> None:
-    assert compare(0, 0) == (0, 0, 0.0, 1.0, 1.0)
+    assert compare(0, 0) == (0, 0, 0.0, 1.0, 1.0, True)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,14 @@ def test_small_counts(first: int, second: int, statistic: float, p_sign: float) 
     assert (test.first, test.second) == (first, second)
     assert test.statistic == pytest.approx(statistic)
     assert test.p_sign == pytest.approx(p_sign)
+    assert (test.p_mcnemar, test.exact) == (test.p_sign, True)
+
+
+def test_exact_below_25_pairs() -> None:
+    assert [compare(n, 5).exact for n in (0, 19, 20)] == [True, True, False]
+    # (|20 − 5| − 1)² / 25 = 7.84 = 2.8²: the normal distribution's two tails beyond 2.8.
+    assert compare(20, 5).p_mcnemar == pytest.approx(0.005110, abs=1e-6)
+    assert compare(20, 5).p_sign != compare(20, 5).p_mcnemar
 
 
 def test_the_chi_squared_distribution_has_one_degree_of_freedom() -> None:
