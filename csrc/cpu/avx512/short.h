@@ -12,8 +12,7 @@
 //   - First flips: rankings in the lanes.
 // Ladder, four rankings of 50,000 instances of about 7 items, C = 5 (one thread, ns an instance
 // without the projection): one instance at a time, in registers, with reductions across lanes and
-// loops over its items 260; in blocks, with rows of 4 classes 140. A part of the next run's values
-// requested meanwhile takes 2 to 10 % off the whole sweep; all of them, 5 % onto it.
+// loops over its items 260; in blocks, with rows of 4 classes 140.
 // An instance that is not usual, or nearer to a tie than this can tell, is left to the general way,
 // which writes all of its results again.
 
@@ -64,23 +63,11 @@ struct Block {
   alignas(64) std::int64_t label[kBlock];
   alignas(64) std::int64_t bias_label[kBlock];
   unsigned odd;  // instances for the general way
-  // A part of what the next run reads, as many items further on, is requested meanwhile.
-  const char* ahead[kBlock];
-  std::int64_t ahead_step[kBlock];  // bytes a loop over the instances
 
   __mmask16 items(int j) const { return first_lanes16(n[j]); }
   // Of vector h of instance j's items.
   __mmask8 lanes(int j, int h) const { return first_lanes8(n[j] - 8 * h); }
 };
-
-// Requests the next part of what lies a run beyond instance j's items, into the second cache: a
-// quarter of the next run in all. All of it would hold up the loads that the steps wait for.
-template <int Q, int N>
-FAE_INLINE void fetch_ahead(Block<Q, N>& B, int j) {
-  const char* at = B.ahead[j];
-  B.ahead[j] = at + B.ahead_step[j];
-  for (; at < B.ahead[j]; at += 64) __builtin_prefetch(at, 0, 2);
-}
 
 struct Maximum {
   FAE_INLINE D8 operator()(D8 a, D8 b) const { return _mm512_max_pd(a, b); }
@@ -675,11 +662,8 @@ inline __attribute__((noinline)) unsigned sweep_block(const Context& ctx, Block<
   const SweepParams& p = ctx.p;
   const bool single = wanted(p).single, minimal = wants_minimal(p), curves = wants_curves(p);
   B.odd = 0;
-  const auto each = [&](auto step) __attribute__((always_inline)) {
-    for (int j = 0; j < kBlock; ++j) {
-      fetch_ahead(B, j);
-      step(j);
-    }
+  const auto each = [](auto step) __attribute__((always_inline)) {
+    for (int j = 0; j < kBlock; ++j) step(j);
   };
   weigh(p, B);
   judge_originals(ctx, B);
@@ -744,13 +728,9 @@ inline std::int64_t project_run(const SweepParams& p, const float* packed_weight
 template <int Q, int N>
 inline __attribute__((noinline)) void sweep_list(const Context& ctx, const RunMemory& run,
                                                  std::int64_t begin, const std::int16_t* list,
-                                                 std::int64_t end, std::int64_t count,
-                                                 unsigned char* general) {
+                                                 std::int64_t count, unsigned char* general) {
   const SweepParams& p = ctx.p;
   Block<Q, N> B;
-  const std::int64_t row = p.values_stride_t * (p.values_dtype == kFloat32 ? 4 : 2);
-  const std::int64_t items = p.offsets[end] - p.offsets[begin];
-  constexpr std::int64_t kParts = 16;  // of which each of four loops requests one
   for (std::int64_t k = 0; k < count; k += kBlock) {
     for (int j = 0; j < kBlock; ++j) {
       const std::int64_t b = begin + list[k + j < count ? k + j : count - 1];
@@ -759,8 +739,6 @@ inline __attribute__((noinline)) void sweep_list(const Context& ctx, const RunMe
       B.n[j] = p.offsets[b + 1] - p.offsets[b];
       B.columns[j] = run.columns + (B.first[j] - p.offsets[begin]);
       B.norm2[j] = run.norm2 + (B.first[j] - p.offsets[begin]);
-      B.ahead[j] = static_cast<const char*>(p.values) + (B.first[j] + items) * row;
-      B.ahead_step[j] = k + j < count ? B.n[j] * row / kParts : 0;
     }
     const unsigned odd = sweep_block(ctx, B);
     for (int j = 0; odd != 0 && j < kBlock; ++j) general[B.index[j] - begin] |= odd >> j & 1;
@@ -782,8 +760,8 @@ inline void sweep_short(const Context& ctx, const RunMemory& run, std::int64_t b
     count[1] += n > 8 && n <= kShort;
   }
   const auto sweep = [&](auto few, auto many) {
-    few(ctx, run, begin, lists[0], end, count[0], general);
-    many(ctx, run, begin, lists[1], end, count[1], general);
+    few(ctx, run, begin, lists[0], count[0], general);
+    many(ctx, run, begin, lists[1], count[1], general);
   };
   if (p.C <= 5) {
     sweep(sweep_list<1, 1>, sweep_list<1, 2>);
