@@ -540,10 +540,17 @@ def _find_run(folder: Path) -> Path:
 
     if (folder / RUN).exists():
         return folder
-    inside = sorted(path.parent for path in folder.glob(f"erase*/{RUN}"))
-    if len(inside) > 1:
-        raise RunError(f"{folder} holds several runs; name one of {', '.join(map(str, inside))}")
-    return inside[0] if inside else folder
+    pages = [page for page in ("report.html", "wen.html") if (folder / "report" / page).is_file()]
+    if pages and (folder / "manifest.json").is_file():
+        inside = sorted(str(path.parent) for path in folder.glob(f"erase/*/*/{RUN}"))
+        raise RunError(
+            f"{folder} is a folder of `reproduce`; its report is {folder / 'report' / pages[0]}"
+            + (f", its runs are {', '.join(inside)}" if inside else "")
+        )
+    runs = sorted(path.parent for path in folder.glob(f"erase*/{RUN}"))
+    if len(runs) > 1:
+        raise RunError(f"{folder} holds several runs; name one of {', '.join(map(str, runs))}")
+    return runs[0] if runs else folder
 
 
 def _report(results: list[Result], folder: Path) -> Path:

@@ -81,7 +81,14 @@ def tensor_source(tensors: Path | None, device: str) -> Source:
     from fastattnerase.experiments.sources import TensorSource
 
     assert tensors is not None  # one of both is given
-    return TensorSource(tensors, device=device)
+    source = TensorSource(tensors, device=device)
+    if uneven := source.uneven():
+        out.print(
+            f"Note: the weights of {uneven:,} of {counted(len(source), 'instance')} do not sum to "
+            "1; they are divided by their sum",
+            soft_wrap=True,
+        )
+    return source
 
 
 def model_source(

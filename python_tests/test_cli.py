@@ -224,6 +224,23 @@ def test_erase_tensors_end_to_end(tmp_path: Path) -> None:
     assert table["fraction_median"].round(6).tolist()[1:] == [0.333333] * 4
 
 
+def test_weights_that_do_not_sum_to_one_are_noticed(tmp_path: Path) -> None:
+    layer = {
+        "values": torch.tensor([[2.0], [-1.0], [-0.5], [1.0], [-3.0]]),
+        "offsets": torch.tensor([0, 3, 5]),
+        "weights": torch.tensor([0.5, 0.3, 0.2, 3.0, 1.0]),
+        "head_weight": torch.tensor([[0.0], [1.0]]),
+        "head_bias": torch.zeros(2),
+    }
+    save_file(layer, tmp_path / "layer.safetensors")
+    erase = ("erase", "--tensors", tmp_path / "layer.safetensors", "--resamples", 5, "--out")
+    note = "weights of 1 of 2 instances do not sum to 1; they are divided by their sum"
+    assert note in invoke(*erase, tmp_path / "run").stdout
+    layer["weights"] = torch.tensor([0.5, 0.3, 0.2, 0.75, 0.25])
+    save_file(layer, tmp_path / "layer.safetensors")
+    assert "do not sum to 1" not in invoke(*erase, tmp_path / "run2").stdout
+
+
 def test_demo_shows_three_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On sixty sentences of our own instead of the three thousand that ship."""
     data = write(tmp_path / "reviews.csv", reviews(), header=("text", "label"))
@@ -310,7 +327,14 @@ class TestMistakes:
         (tmp_path / "closed").mkdir(mode=0o500)
         out = tmp_path / "closed" / "model"
         line = one_line("train", "--data", data, *COLUMNS, "--out", out)
-        assert line == f"error: {tmp_path / 'closed'}: Permission denied"
+        wanted = f"error: {tmp_path / 'closed'}: cannot be written to (Permission denied)"
+        assert line == wanted
+
+    @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no such file system")
+    def test_an_output_folder_where_even_root_can_make_none(self, tmp_path: Path) -> None:
+        data = write(tmp_path / "x.csv", reviews())
+        line = one_line("train", "--data", data, *COLUMNS, "--out", "/proc/nope")
+        assert line == "error: /proc: cannot be written to (No such file or directory)"
 
     def test_a_model_whose_files_are_no_such_files(self, trained: Path, tmp_path: Path) -> None:
         model = tmp_path / "m"
@@ -472,6 +496,9 @@ def test_reproduce_a_small_study_and_export_a_run_of_it(tmp_path: Path) -> None:
     assert "4 of 5 steps were finished before" in result.stderr
     assert str(out / "report" / "report.html") in result.stdout
     run = out / "erase" / "stars" / "flannoenc"
+    for command in ("report", "export"):
+        line = one_line(command, out)
+        assert f"its report is {out / 'report' / 'report.html'}, its runs are {run}" in line
     result = invoke("export", run)
     assert len(result.stdout.splitlines()) == 10
     assert (run / "original" / "dec_flip_stats.csv").exists()

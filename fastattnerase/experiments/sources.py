@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _ITEMS = 65_536  # items of a batch read from a file; one longer instance makes a batch of its own
 _INSTANCES = 2_048
 _DOCUMENTS = 1_024  # documents read at a time, from a data set that may be on disk
+_UNEVEN = 0.01  # off 1, a sum of weights that is no rounding, also of half-precision ones
 _REQUIRED = ("values", "offsets", "head_weight", "head_bias")
 _OPTIONAL = ("scores", "weights", "labels", "ids", "logits")
 # What safetensors calls the dtypes that are read.
@@ -254,6 +255,20 @@ class TensorSource:
                     f"{self.path}: weights of instance {instance} are negative at item "
                     f"{item - int(self.offsets[instance])}; weights must be 0 or more"
                 )
+
+    def uneven(self) -> int:
+        """Count the instances whose weights do not sum to 1; they are divided by their sum."""
+        if self.attention == "scores":
+            return 0
+        heads = tuple(self._shape("weights")[1:])
+        sums = torch.zeros((len(self), *heads), dtype=torch.float64)  # [B] or [B, H]
+        for begin, weights in self._pieces("weights"):
+            items = torch.arange(begin, begin + len(weights))
+            sums.index_add_(
+                0, torch.searchsorted(self.offsets, items, right=True) - 1, weights.double()
+            )
+        off = ((sums - 1).abs() > _UNEVEN) & (sums > 0)
+        return int(off.reshape(len(self), -1).any(dim=1).sum())
 
     def _check_labels(self) -> None:
         for begin, labels in self._pieces("labels"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,14 @@ def require_writable(folder: Path) -> None:
         OSError: naming the folder, or the nearest one above it that is there.
     """
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    for number, fails in (
-        (errno.ENOTDIR, not nearest.is_dir()),
-        (errno.EACCES, not os.access(nearest, os.W_OK | os.X_OK)),
-    ):
-        if fails:
-            raise OSError(number, os.strerror(number), str(nearest))
+    if not nearest.is_dir():
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(nearest))
+    try:  # rights alone do not tell: some file systems take no folders
+        os.rmdir(tempfile.mkdtemp(dir=nearest))
+    except OSError as error:
+        raise OSError(
+            error.errno, f"cannot be written to ({error.strerror})", str(nearest)
+        ) from error
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:

@@ -71,6 +71,12 @@ def test_page_figures_and_tables(study: tuple[Path, Path]) -> None:
     assert build(Workspace(OPTIONS, root, out), report).read_text(encoding="utf-8") == page
 
 
+def test_report_points_to_the_study_s_own(study: tuple[Path, Path]) -> None:
+    _, out = study
+    error = invoke("report", out, code=2).stderr
+    assert f"its report is {out / 'report' / 'wen.html'}" in " ".join(error.split())
+
+
 def test_the_same_command_again_and_more_seeds(study: tuple[Path, Path]) -> None:
     root, out = study
     again = invoke("reproduce", "wen", "--data-root", root, "--out", out, *TINY)
