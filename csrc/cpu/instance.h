@@ -30,10 +30,11 @@ struct Instance {
   double tolerance;              // of near-ties, per unit of mass
   bool any_bad, bad_bias, underflow;  // any_bad: an item or the bias
   bool invalid;
-  // The narrow way (avx512/narrow.h): contributions by class, rows of margins in `rows`.
+  // The narrow way (avx512/narrow.h): contributions by class, each less that to class 0; rows of
+  // margins in `rows`.
   bool narrow;
   float* columns;         // [C, pitch], null where no instance takes this way
-  float* packed_weights;  // [D, C]
+  float* packed_weights;  // [D, C - 1]
   std::int64_t pitch;
   std::int64_t status;
 };
@@ -103,7 +104,7 @@ inline Instance lay_out(const SweepParams& p, std::int64_t n, Arena& arena) {
   const bool narrow = narrow_possible(p);
   Instance I{};
   I.n = n;
-  I.packed_weights = arena.take<float>(narrow ? p.D * p.C : 0);
+  I.packed_weights = arena.take<float>(narrow ? p.D * (p.C - 1) : 0);
   I.rows = arena.take<double>(n * (narrow ? row_width(p.C) : p.H * p.C));
   I.pitch = ((n + 15) / 16 | 1) * 16;  // odd in cache lines, so that classes share no set
   I.columns = arena.take<float>(narrow ? I.pitch * p.C : 0);

@@ -239,7 +239,7 @@ inline void originate(const Context& c, char* shared, char* work) {
     I.narrow = false;
     I.label = -1;
   }
-  if (I.columns != nullptr) columns_to_rows(p, I);
+  if (I.columns != nullptr) project_rows(p, I, 0, I.n);
 #endif
   Work w = work_at(p, I.n, work);
   bool bad_item = false;

@@ -193,6 +193,7 @@ def _cases() -> list[Case]:
         replace(base, name="head-zero", head="zero", bias="normal"),
         replace(base, name="head-and-bias-zero", head="zero", bias="zero", exact=True),
         replace(base, name="confident", head="scaled 40", values="normal"),
+        replace(base, name="classes-alike", head="alike 100", lengths=(7, 60, 16)),
         # Contributions are the values themselves: divergences are held to 1e-6 and no more.
         *(
             replace(
@@ -338,6 +339,13 @@ def _cases() -> list[Case]:
             lengths=(6, 6),
             head="scaled 1e5",
             spoil=(("values", 1, 2, 3e38), ("values", 0, 5, -3e38)),
+        ),
+        replace(
+            base,
+            name="overflow-but-not-in-differences",
+            lengths=(6, 30),
+            head="alike 1e5",
+            spoil=(("values", 1, 2, 1e35), ("values", 0, 5, -1e35)),
         ),
         replace(
             base,
@@ -640,6 +648,8 @@ def _head(case: Case, g: torch.Generator) -> Tensor:
     if kind == "integers":
         return torch.randint(-2, 3, shape, generator=g).double()
     weight = torch.randn(shape, generator=g, dtype=torch.float64) / math.sqrt(case.features)
+    if kind == "alike":  # a row that all classes share, beside their own
+        return weight[:1] * float(arg[0]) + weight
     return weight * float(arg[0]) if arg else weight
 
 

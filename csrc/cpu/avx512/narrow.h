@@ -64,22 +64,10 @@ inline void project_narrow(const SweepParams& p, Instance& I, std::int64_t begin
                            std::int64_t end) {
   alignas(64) float converted[16 * kMaxSpan];
   const Projection out{I.packed_weights, I.columns, I.pitch, converted, nullptr};
+  memset(I.columns + begin, 0, (end - begin) * sizeof *I.columns);  // class 0
   for (std::int64_t i = begin; i < end; i += kSlice) {
     const std::int64_t to = i + kSlice < end ? i + kSlice : end;
     I.norm2[i / kSlice] = project_columns_for(p.C)(p, out, I.first + i, I.first + to, i);
-  }
-}
-
-// What a narrow instance is not: rows of contributions for the general way.
-inline void columns_to_rows(const SweepParams& p, Instance& I) {
-  for (std::int64_t i = 0; i < I.n; ++i) {
-    bool finite = true;
-    for (std::int64_t c = 0; c < p.C; ++c) {
-      const float s = I.columns[c * I.pitch + i];
-      I.rows[i * p.C + c] = s;
-      finite = finite && is_finite(s);
-    }
-    if (!finite) I.bad[i] |= kBadContribution;
   }
 }
 
@@ -93,7 +81,8 @@ inline bool originate_label(const SweepParams& p, double max_head_norm, Instance
     mass = _mm512_add_pd(mass, _mm512_maskz_loadu_pd(first_lanes8(I.n - i), I.a + i));
   }
   const double total = _mm512_reduce_add_pd(mass);
-  for (std::int64_t c = 0; c < C; ++c) {
+  z[0] = I.bias[0];
+  for (std::int64_t c = 1; c < C; ++c) {
     const float* s = I.columns + c * I.pitch;
     D8 sum = _mm512_setzero_pd(), more = _mm512_setzero_pd();
     for (std::int64_t i = 0; i < I.n; i += 16) {
@@ -114,7 +103,9 @@ inline bool originate_label(const SweepParams& p, double max_head_norm, Instance
     largest_bias = size > largest_bias ? size : largest_bias;
   }
   const double top = z[I.label];
-  I.tolerance = kNearTieTolerance * (largest_norm(p, I) * max_head_norm + largest_bias);
+  const double size = largest_norm(p, I) * max_head_norm;
+  if (!(size < kMostContribution)) return false;
+  I.tolerance = kNearTieTolerance * (size + largest_bias);
   for (std::int64_t c = C; c < 16; ++c) z[c] = -kInf;
   D8 q[2], relative[2];
   for (int k = 0; k < 2; ++k) {

@@ -189,7 +189,7 @@ inline void judge_originals(const Context& ctx, Block<Q, N>& B) {
   for (int c = 0; c < kClasses; ++c) {
     if (c >= C) continue;
     D8 x[8];
-    for (int j = 0; j < kBlock; ++j) {
+    for (int j = 0; c > 0 && j < kBlock; ++j) {
       const float* column = B.columns[j] + c * kPitch;
       x[j] = _mm512_mul_pd(_mm512_load_pd(B.a[j]),
                            _mm512_maskz_cvtps_pd(B.lanes(j, 0), _mm256_loadu_ps(column)));
@@ -210,7 +210,7 @@ inline void judge_originals(const Context& ctx, Block<Q, N>& B) {
       }
       bias[c] = _mm512_load_pd(b);
     }
-    z[c] = _mm512_add_pd(across8(x, Sum()), bias[c]);
+    z[c] = c > 0 ? _mm512_add_pd(across8(x, Sum()), bias[c]) : bias[c];
     largest_bias = _mm512_max_pd(largest_bias, _mm512_abs_pd(bias[c]));
   }
   D8 x[8];
@@ -222,8 +222,10 @@ inline void judge_originals(const Context& ctx, Block<Q, N>& B) {
     }
   }
   const D8 norm2 = across8(x, Maximum());
+  const D8 size = _mm512_mul_pd(_mm512_sqrt_pd(norm2), _mm512_set1_pd(ctx.max_head_norm));
   __mmask8 usual = _mm512_cmp_pd_mask(norm2, _mm512_set1_pd(1e-30), _CMP_GT_OQ) &
-                   _mm512_cmp_pd_mask(norm2, _mm512_set1_pd(1e37), _CMP_LT_OQ);
+                   _mm512_cmp_pd_mask(norm2, _mm512_set1_pd(1e37), _CMP_LT_OQ) &
+                   _mm512_cmp_pd_mask(size, _mm512_set1_pd(kMostContribution), _CMP_LT_OQ);
   D8 top = z[0], bias_top = bias[0];
 #pragma GCC unroll 17
   for (int c = 0; c < kClasses; ++c) {
@@ -245,9 +247,8 @@ inline void judge_originals(const Context& ctx, Block<Q, N>& B) {
     bias_label = _mm512_mask_mov_epi64(
         bias_label, _mm512_cmp_pd_mask(bias[c], bias_top, _CMP_EQ_OQ), _mm512_set1_epi64(c));
   }
-  const D8 tolerance = _mm512_mul_pd(
-      _mm512_set1_pd(kNearTieTolerance),
-      _mm512_fmadd_pd(_mm512_sqrt_pd(norm2), _mm512_set1_pd(ctx.max_head_norm), largest_bias));
+  const D8 tolerance =
+      _mm512_mul_pd(_mm512_set1_pd(kNearTieTolerance), _mm512_add_pd(size, largest_bias));
   _mm512_store_si512(B.label, label);
   _mm512_store_si512(B.bias_label, bias_label);
   _mm512_store_pd(B.tolerance, tolerance);
@@ -718,6 +719,7 @@ inline std::int64_t project_run(const SweepParams& p, const float* packed_weight
   }
   if (to == b) return b;
   alignas(64) float converted[16 * kMaxSpan];
+  memset(run.columns, 0, (kRun + 16) * sizeof *run.columns);  // class 0
   const Projection out{packed_weights, run.columns, kRun + 16, converted, run.norm2};
   project_columns_for(p.C)(p, out, p.offsets[b], p.offsets[to], 0);
   return to;
