@@ -208,8 +208,8 @@ def draw_gaps(axes: Axes, result: Result) -> None:
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axes.set_xlabel("Items erased over smallest set")
     axes.set_ylabel("Share of instances")
-    if axes.lines:
-        axes.legend(loc="lower right")
+    if not axes.lines:
+        axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes)
 
 
 def _log_ticks(low: float, high: float) -> list[int]:
@@ -253,11 +253,36 @@ def fitted(name: str, width: int, lines: int = 3) -> str:
     return "\n".join(textwrap.wrap(name, width)).replace("$", r"\$")
 
 
+def fill(axes: Axes, draw: Draw, result: Result) -> None:
+    """Draw a model's panel; "no data" where nothing of the model could be analysed."""
+    if result.result["counts"]["analysed"]:
+        draw(axes, result)
+        return
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes)
+
+
+def add_legend(figure: Figure, columns: int) -> None:
+    """Explain what the panels draw, once and below all of them: nothing is covered.
+
+    A panel that has a legend of its own has numbers in it.
+    """
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        if axes.get_legend() is None:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                found.setdefault(label, handle)
+    if found:
+        figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
+
+
 def panel(draw: Draw, result: Result) -> Figure:
     """Draw one model's panel, untitled, for a page that has its own headings."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=PANEL, layout="constrained")
-        draw(figure.subplots(), result)
+        fill(figure.subplots(), draw, result)
+        add_legend(figure, 2)
     return figure
 
 
@@ -269,10 +294,11 @@ def side_by_side(draw: Draw, results: Sequence[Result]) -> Figure:
         figure = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, result in zip(grid, results, strict=False):
-            draw(axes, result)
+            fill(axes, draw, result)
             axes.set_title(fitted(result.run["name"], 38))
         for axes in grid[len(results) :]:
             axes.set_axis_off()
+        add_legend(figure, 2 if columns == 1 else 4)
     return figure
 
 

@@ -28,10 +28,10 @@ _LABELS = {
     "a line for each ranking.",
 }
 _CAPTIONS = {
-    "figure-03": "Figure 3: ΔJS against Δα, HANrnn, thinned and clipped as in the paper.",
-    "figure-04": "Figure 4: instances with a negative ΔJS by Δα, HANrnn.",
-    "figure-05": "Figure 5: fraction erased at the first flip, models with encoders.",
-    "figure-06": "Figure 6: fraction erased at the first flip, models without encoder.",
+    "figure-03": "Figure 3: ΔJS against Δα, {models}, thinned and clipped as in the paper.",
+    "figure-04": "Figure 4: instances with a negative ΔJS by Δα, {models}.",
+    "figure-05": "Figure 5: fraction erased at the first flip, {models}.",
+    "figure-06": "Figure 6: fraction erased at the first flip, {models}.",
     "figure-07": "Figure 7: ΔJS against Δα, all models.",
     "figure-08": "Figure 8: instances with a negative ΔJS by Δα, all models.",
     "figure-09": "Figure 9: decision flips of the item with most attention and of a random one.",
@@ -98,7 +98,8 @@ def build(results: Sequence[Result], folder: Path) -> Path:
     of_paper, better = [], []
     for name, figure in paper.figures(grid):
         figures.save(figure, folder / "paper" / name, kinds=("png", "pdf"))
-        of_paper.append((name, _CAPTIONS[name]))
+        shown = ", ".join(paper.models_of(name, grid))
+        of_paper.append((name, _CAPTIONS[name].format(models=shown)))
     for name, figure in whole.figures(grid):
         figures.save(figure, folder / "figures" / name, kinds=("png", "pdf"))
         picture = (folder / "figures" / f"{name}.png").read_bytes()

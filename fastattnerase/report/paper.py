@@ -18,12 +18,19 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from fastattnerase.experiments.serrano_smith import RANKINGS, SINGLE_RANKINGS, Result
-from fastattnerase.report.figures import COLOURS, NAMES, STYLE, fitted
+from fastattnerase.report.figures import COLOURS, NAMES, STYLE, fill, fitted
 from fastattnerase.report.grid import Grid
 
 Floats = NDArray[np.float64]
 Panel = Callable[[Axes, Result], None]
 
+# The models of a figure; the others show all.
+_MODELS = {
+    "figure-03": ("HANrnn",),
+    "figure-04": ("HANrnn",),
+    "figure-05": ("HANrnn", "FLANrnn", "FLANconv"),
+    "figure-06": ("HANnoenc", "FLANnoenc"),
+}
 _BINS, _OF_BIN = 200, 10
 _MOST_BINS = 50
 
@@ -39,11 +46,10 @@ def figures(grid: Grid) -> Iterator[tuple[str, Figure]]:
         recurrent models and the FLANconv, 6 those without encoder, the others all; where none of
         the wanted models is there, the first one is shown.
     """
-    recurrent = grid.some(["HANrnn"])
-    yield "figure-03", panels(grid, recurrent, draw_sample)
-    yield "figure-04", panels(grid, recurrent, draw_negatives)
-    yield "figure-05", boxes(grid, grid.some(["HANrnn", "FLANrnn", "FLANconv"]), "fraction")
-    yield "figure-06", boxes(grid, grid.some(["HANnoenc", "FLANnoenc"]), "fraction")
+    yield "figure-03", panels(grid, models_of("figure-03", grid), draw_sample)
+    yield "figure-04", panels(grid, models_of("figure-04", grid), draw_negatives)
+    yield "figure-05", boxes(grid, models_of("figure-05", grid), "fraction")
+    yield "figure-06", boxes(grid, models_of("figure-06", grid), "fraction")
     yield "figure-07", panels(grid, grid.models, draw_sample)
     yield "figure-08", panels(grid, grid.models, draw_negatives)
     yield "figure-09", contingencies(grid, grid.models, "attention")
@@ -51,6 +57,11 @@ def figures(grid: Grid) -> Iterator[tuple[str, Figure]]:
     yield "figure-11", boxes(grid, grid.models, "mass")
     yield "figure-12", contingencies(grid, grid.models, "gradient")
     yield "figure-13", contingencies(grid, grid.models, "product")
+
+
+def models_of(figure: str, grid: Grid) -> tuple[str, ...]:
+    """Give the models that a figure shows: the paper's, or the first where there is none."""
+    return grid.some(_MODELS[figure]) if figure in _MODELS else grid.models
 
 
 def panels(grid: Grid, models: Sequence[str], draw: Panel) -> Figure:
@@ -72,7 +83,7 @@ def panels(grid: Grid, models: Sequence[str], draw: Panel) -> Figure:
             )
             axis = axes[where]
             axis.set_axis_on()
-            draw(axis, grid.cells[corpus, model])
+            fill(axis, draw, grid.cells[corpus, model])
             axis.set_title(fitted(" ".join(filter(None, (corpus, model))), 40), fontsize=8.5)
     return figure
 
@@ -92,6 +103,8 @@ def draw_sample(axes: Axes, result: Result) -> None:
         color=COLOURS["attention"],
         rasterized=True,
     )
+    if not len(shown):
+        axes.text(0.5, 0.2, "no data", ha="center", va="center")
     axes.set_xlim(0, 1)
     axes.set_ylim(-0.05, 0.45)
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
@@ -105,6 +118,8 @@ def draw_negatives(axes: Axes, result: Result) -> None:
     negative = x[y < 0]
     if len(negative):
         axes.hist(negative, bins=bin_count(negative), color=COLOURS["attention"])
+    else:
+        axes.text(0.5, 0.5, "no instance", ha="center", va="center")
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
     axes.set_xlabel("Attention weight difference")
@@ -217,6 +232,7 @@ def boxes(grid: Grid, models: Sequence[str], column: str) -> Figure:
 
 def _box(axes: Axes, values: pd.Series[float], place: float, colour: str) -> None:
     if values.empty:
+        axes.text(place, 0.5, "no data", rotation=90, ha="center", va="center", fontsize=7)
         return
     parts = axes.boxplot(
         values.to_numpy(),

@@ -8,19 +8,22 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
 
 from fastattnerase.experiments.serrano_smith import CELLS, RULES, Result
-from fastattnerase.report.figures import COLOURS, NAMES, STYLE, STYLES, fitted
+from fastattnerase.report.figures import COLOURS, NAMES, STYLE, STYLES, add_legend, fill, fitted
 from fastattnerase.report.grid import Grid
 
-_EDGES = np.linspace(0, 1, 11)
+_BINS = 10  # of Δα
 _NEGATIVE = 1e-9
 _MARKERS = {"random": "s", "attention": "o", "gradient": "^", "product": "D", "minimal": "*"}
 _RULE_COLOURS = {"different": "#0072b2", "uniform": "#009e73", "legacy": "#c43c00"}
 
 Draw = Callable[[Axes, Result], None]
+Floats = NDArray[np.float64]
 
 
 def figures(grid: Grid) -> Iterator[tuple[str, Figure]]:
@@ -54,9 +57,16 @@ def _panels(grid: Grid, draw: Draw) -> Figure:
                 if (corpus, model) not in grid.cells:
                     axis.set_axis_off()
                     continue
-                draw(axis, grid.cells[corpus, model])
+                fill(axis, draw, grid.cells[corpus, model])
                 axis.set_title(fitted(" ".join(filter(None, (corpus, model))), 42), fontsize=9)
+        add_legend(figure, 3 if columns == 1 else 5)
     return figure
+
+
+def _edges(differences: Floats) -> Floats:
+    """Give the edges of bins of Δα, from 0 to 1 or to the largest where all are small."""
+    largest = float(differences.max(initial=0.0))
+    return np.linspace(0, 1 if largest > 0.5 or largest <= 0 else 1.02 * largest, _BINS + 1)
 
 
 def draw_density(axes: Axes, result: Result) -> None:
@@ -66,17 +76,23 @@ def draw_density(axes: Axes, result: Result) -> None:
     x, y = table["delta_alpha"].to_numpy(), table["delta_js"].to_numpy()
     axes.axhline(0, color="#4a5058", linewidth=0.8)
     if len(x):
-        axes.hexbin(
-            x, y, gridsize=45, bins="log", mincnt=1, cmap="Blues", linewidths=0.1, rasterized=True
+        cells = axes.hexbin(
+            x, y, gridsize=45, mincnt=1, cmap="Blues", linewidths=0.1, rasterized=True
         )
-        places = np.clip(np.digitize(x, _EDGES) - 1, 0, len(_EDGES) - 2)
-        some = [b for b in range(len(_EDGES) - 1) if (places == b).sum() >= 5]
+        # One instance is visible, too: the palest colour stands for a fifth of one.
+        counts = np.asarray(cells.get_array())
+        cells.set_norm(LogNorm(0.2, max(1.0, float(np.max(counts)))))
+        edges = _edges(x)
+        places = np.clip(np.digitize(x, edges) - 1, 0, _BINS - 1)
+        some = [b for b in range(_BINS) if (places == b).sum() >= 5]
         if some:
-            middle = [(_EDGES[b] + _EDGES[b + 1]) / 2 for b in some]
+            middle = [(edges[b] + edges[b + 1]) / 2 for b in some]
             quartiles = np.array([np.percentile(y[places == b], [25, 50, 75]) for b in some])
             axes.fill_between(middle, quartiles[:, 0], quartiles[:, 2], color="#d98200", alpha=0.25)
             axes.plot(middle, quartiles[:, 1], color="#b85f00", linewidth=1.6)
-    axes.set_xlim(0, 1)
+    axes.set_xlim(0, _edges(x)[-1])
+    axes.locator_params(axis="x", nbins=5)
+    axes.ticklabel_format(axis="both", style="sci", scilimits=(-2, 3))
     axes.set_xlabel("Δα")
     axes.set_ylabel("ΔJS")
 
@@ -86,18 +102,21 @@ def draw_negative_shares(axes: Axes, result: Result) -> None:
     table = result.table("single", ["ranking", "delta_alpha", "delta_js"])
     table = table[table["ranking"] == "attention"]
     x, y = table["delta_alpha"].to_numpy(), table["delta_js"].to_numpy()
-    places = np.clip(np.digitize(x, _EDGES) - 1, 0, len(_EDGES) - 2)
-    for number in range(len(_EDGES) - 1):
+    edges = _edges(x)
+    places = np.clip(np.digitize(x, edges) - 1, 0, _BINS - 1)
+    for number in range(_BINS):
         of_bin = y[places == number]
         if not len(of_bin):
             continue
         count = int((of_bin < -_NEGATIVE).sum())
         low, high = wilson(count, len(of_bin))
-        middle = (_EDGES[number] + _EDGES[number + 1]) / 2
+        middle = (edges[number] + edges[number + 1]) / 2
         axes.vlines(middle, low, high, color=COLOURS["attention"], linewidth=1.4)
         axes.plot(middle, count / len(of_bin), "o", color=COLOURS["attention"], markersize=4)
         axes.text(middle, 1.01, f"{len(of_bin):,}", ha="center", fontsize=6, color="#565e68")
-    axes.set_xlim(0, 1)
+    axes.set_xlim(0, edges[-1])
+    axes.locator_params(axis="x", nbins=5)
+    axes.ticklabel_format(axis="x", style="sci", scilimits=(-2, 3))
     axes.set_ylim(0, 1.06)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.set_xlabel("Δα")
@@ -150,11 +169,9 @@ def draw_curves(axes: Axes, result: Result) -> None:
             label=NAMES[ranking],
         )
     axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1.02)
+    axes.set_ylim(-0.02, 1.02)  # a curve at 0 is seen
     axes.set_xlabel("Fraction erased")
     axes.set_ylabel("Decisions changed")
-    if axes.lines:
-        axes.legend(loc="lower right", fontsize=6.5)
 
 
 def draw_rules(axes: Axes, result: Result) -> None:
@@ -176,15 +193,12 @@ def draw_rules(axes: Axes, result: Result) -> None:
                 place + 0.2 * (number - 1),
                 _RULE_COLOURS[rule],
                 "o",
-                rule if place == 0 else None,
+                f"r by the rule {rule}" if place == 0 else None,
             )
     axes.set_xticks(range(len(cells)), [labels[cell] for cell in cells])
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.grid(False, axis="x")
-    handles, _ = axes.get_legend_handles_labels()
-    if handles:
-        axes.legend(loc="best", fontsize=6.5, title="rule for r", title_fontsize=6.5)
 
 
 def medians(grid: Grid, quantity: str, label: str) -> Figure:

@@ -8,10 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from experiments.hand_made import HandMade
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
 
 from fastattnerase.experiments import serrano_smith
 from fastattnerase.experiments.serrano_smith import Config, Result
 from fastattnerase.report import build, paper, whole
+from fastattnerase.report.figures import FIGURES, panel
 from fastattnerase.report.findings import findings, tally
 from fastattnerase.report.grid import arrange, without_single_sentences
 from fastattnerase.report.original import export
@@ -125,6 +128,53 @@ def test_findings(results: list[Result]) -> None:
     }
     counted = {row["claim"]: (row["holds"], row["of"]) for row in tally(found)}
     assert counted[flips[0].claim] == (3, 3)
+
+
+def test_captions_name_the_models_that_are_shown(results: list[Result], tmp_path: Path) -> None:
+    page = build(results[2:], tmp_path).read_text(encoding="utf-8")  # FLANrnn alone
+    assert "Figure 3: ΔJS against Δα, FLANrnn, thinned" in page
+    assert "Figure 6: fraction erased at the first flip, FLANrnn." in page
+    assert "HANrnn" not in page.split("In the paper’s own form")[1].split("</ul>")[0]
+
+
+def test_no_legend_covers_a_curve(results: list[Result]) -> None:
+    for name, figure in whole.figures(arrange(results)):
+        assert all(axes.get_legend() is None for axes in figure.axes), name
+    [legend] = panel(FIGURES["gaps"], results[0]).legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "Random", "Attention", "Gradient", "Attn × grad",
+    ]  # fmt: skip
+
+
+def test_small_differences_fill_the_density(results: list[Result]) -> None:
+    class Small(Result):
+        def table(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
+            return (
+                super().table(name, columns).assign(delta_alpha=[1e-4, 2e-4, 3e-4, 3e-4, 3e-4] * 3)
+            )
+
+    axes = Figure().subplots()
+    result = results[0]
+    whole.draw_density(axes, Small(result.folder, result.run, result.result))
+    assert axes.get_xlim() == pytest.approx((0, 3.06e-4))
+    [cells] = [c for c in axes.collections if isinstance(c, PolyCollection) and c.norm.vmin]
+    assert cells.norm.vmin == 0.2  # a cell with one instance is not white
+    assert cells.get_array().max() >= 1
+    whole.draw_density(axes, result)
+    assert axes.get_xlim()[1] <= 1
+
+
+def test_what_has_no_instance_says_so(tmp_path: Path) -> None:
+    empty = serrano_smith.run(HandMade(rows=[5, 6]), FAST, tmp_path, name="empty")
+    grid = arrange([empty])
+    drawn = dict([*whole.figures(grid), *paper.figures(grid)])
+    for name in ("figure-03-density", "figure-05-curves", "figure-09-rules", "figure-03",
+                 "figure-04", "figure-10"):  # fmt: skip
+        texts = [text.get_text() for text in drawn[name].axes[0].texts]
+        assert "no data" in texts, name
+    for draw in FIGURES.values():
+        [axes] = panel(draw, empty).axes
+        assert [text.get_text() for text in axes.texts] == ["no data"]
 
 
 class TestThinning:
