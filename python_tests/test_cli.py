@@ -360,6 +360,16 @@ class TestMistakes:
             for command in (erase, ("report", run)):
                 line = one_line(*command)
                 assert f"{run / 'result.json'} is damaged: it lacks {key!r}; delete it" in line
+        for edited, place in (
+            (whole | {"counts": 5}, "counts is 5"),
+            (whole | {"multi": [3]}, "multi[0] is 3"),
+            (whole | {"multi": [whole["multi"][0] | {"gap": "x"}]}, "multi[0].gap is 'x'"),
+            (whole | {"counts": whole["counts"] | {"analysed": None}}, "counts.analysed is None"),
+        ):
+            (run / "result.json").write_text(json.dumps(edited))
+            for command in (erase, ("report", run), ("export", run)):
+                line = one_line(*command)
+                assert f"{run / 'result.json'} is damaged: {place}; delete it and run" in line
 
     def test_a_part_of_an_interrupted_run_that_is_damaged(
         self, trained: Path, tmp_path: Path

@@ -27,6 +27,7 @@ import fastattnerase as fae
 from fastattnerase.experiments import rundir
 from fastattnerase.experiments.bootstrap import UNDEFINED, Estimate, means, summarise
 from fastattnerase.experiments.paired import compare
+from fastattnerase.experiments.shape import ERASURE, RUN, check_shape
 from fastattnerase.rankings.random import random_keys
 
 RANKINGS = ("random", "attention", "gradient", "product")
@@ -290,6 +291,8 @@ run.json
             f"{folder} was written in format {run.get('format')}, needed is {FORMAT}; erase again "
             "into another directory"
         )
+    check_shape(run, RUN, folder / rundir.RUN)
+    check_shape(result, ERASURE, folder / rundir.RESULT)
     return Result(folder, run, result)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastattnerase.experiments import rundir
+from fastattnerase.experiments.shape import UNIT, check_shape
 from fastattnerase.experiments.study import CorpusSpec, Study, slug
 
 if TYPE_CHECKING:
@@ -187,6 +188,7 @@ class Workspace:
         if not path.exists():
             return None
         record = rundir.read_json(path)
+        check_shape(record, UNIT, path)
         if record["digest"] == self.digest(unit):
             return record
         if unit.stage == "report":

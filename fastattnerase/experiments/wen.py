@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastattnerase.experiments import rundir
 from fastattnerase.experiments.rundir import RunError
+from fastattnerase.experiments.shape import CELL, check_shape
 
 if TYPE_CHECKING:
     from fastattnerase.data import DataConfig, PreparedCorpus
@@ -401,6 +402,7 @@ class Workspace:
         if not path.exists():
             return None
         result = rundir.read_json(path)
+        check_shape(result, CELL, path)
         state = result["state"]
         # Results of the first version name all options, the vectors' folder, the device apart.
         before = {"device": state.get("device")} | state["options"]

@@ -11,6 +11,7 @@ from typing import Any
 import fastattnerase as fae
 from fastattnerase.experiments import rundir
 from fastattnerase.experiments.serrano_smith import Source
+from fastattnerase.experiments.shape import INFORMATION, RUN, check_shape
 from fastattnerase.mi.config import Config
 from fastattnerase.mi.measurement import Measurement, measure
 
@@ -137,5 +138,7 @@ def load(folder: Path) -> Result:
 run.json
     """
     record, summary = rundir.finished(folder, kind=KIND, again="the same measurement")
+    check_shape(record, RUN, folder / rundir.RUN)
+    check_shape(summary, INFORMATION, folder / rundir.RESULT)
     tables = {table: rundir.read_table(folder / f"{table}.parquet") for table in TABLES}
     return Result(folder, record, Measurement(**tables, summary=summary))

@@ -210,6 +210,22 @@ def test_the_options_that_each_kind_of_unit_uses() -> None:
     assert (random["vectors"], random["embedding_size"]) == (None, 300)
 
 
+def test_a_result_edited_by_hand(finished: Workspace, tmp_path: Path) -> None:
+    unit = Unit("sst", "bilstm", "additive", "softmax", "normal", 0)
+    workspace = Workspace(OPTIONS, finished.root, tmp_path)
+    workspace.folder(unit).mkdir(parents=True)
+    path = workspace.folder(unit) / rundir.RESULT
+    whole = finished.done(unit) or {}
+    for edited, place in (
+        (whole | {"state": 3}, "state is 3"),
+        (whole | {"accuracy": "high"}, "accuracy is 'high'"),
+        (whole | {"measurements": {"main": []}}, r"measurements\.main is \[\]"),
+    ):
+        rundir.write_json(path, edited)
+        with pytest.raises(RunError, match=f"is damaged: {place}; delete it and run again"):
+            workspace.done(unit)
+
+
 def test_results_of_the_first_version_are_read(finished: Workspace, tmp_path: Path) -> None:
     """They name every option, the vectors' folder, and the device beside the options."""
     folder = tmp_path / "out"
