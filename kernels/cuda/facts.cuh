@@ -16,15 +16,19 @@ FAE_DEV std::int64_t flag(bool on, StatusBit bit) {
   return on ? static_cast<std::int64_t>(bit) : 0;
 }
 
+// Terms that a group adds up before groups are.
+FAE_DEV int class_chunk(int m, int C, int size) {
+  const int chunk = ceil_div(m, size / class_lanes(C));
+  return chunk < 8 ? 8 : chunk;
+}
+
 // out[c] = Σ_{j < m} term(j, c). At most eight terms, or one chunk, are added one after the other.
 template <bool kWarp, typename S, typename Idx, typename Term>
 FAE_DEV void class_sums(const Team<kWarp>& team, const View<S, Idx>& v, int m, double* out,
                         Term term) {
   const int lanes = class_lanes(v.C);
-  const int groups = team.size / lanes;
   const int group = team.rank / lanes;
-  int chunk = ceil_div(m, groups);
-  if (chunk < 8) chunk = 8;
+  const int chunk = class_chunk(m, v.C, team.size);
   const int chunks = m > 0 ? ceil_div(m, chunk) : 0;
   if (group < chunks) {
     const int begin = group * chunk;

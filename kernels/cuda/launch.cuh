@@ -65,6 +65,10 @@ inline int longest(const SweepParams& p, const Needs& needs, int size, std::int6
 
 inline Needs find_needs(const SweepParams& p, std::int64_t row0, int R) {
   Needs needs{};
+  const int bytes = p.values_dtype == kFloat32 ? 4 : 2;
+  if (p.values_dtype != kFloat64 && p.D <= kFloatSpan && p.D * bytes % 16 == 0) {
+    needs.stage = stage_bytes(p.C, bytes);
+  }
   bool minimal = wants_minimal(p);
   for (std::int64_t r = row0; r < row0 + R; ++r) {
     const std::int32_t kind = p.rankings[r];
@@ -136,10 +140,9 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, std::int64_t row0
   const std::int64_t small = std::min<std::int64_t>(
       device.shared_per_multiprocessor / kSmallBlocks - 1024, device.shared_per_block);
   const std::int64_t warps = kSmallThreads / 32;
+  const Layout longest_of_warp = layout_of(kLongestOfWarp, p.C, l.R, 32, real, needs);
   const std::int64_t short_bytes =
-      layout_of(kLongestOfWarp, p.C, static_cast<int>(std::min<std::int64_t>(p.R, kMaxRankings)),
-                32, real, needs)
-          .total;
+      std::max<std::int64_t>(longest_of_warp.total, longest_of_warp.stage + needs.stage);
   const std::int64_t most = (small - kWarpArena) / warps / 16 * 16;
   l.pack = plan_packs(p, needs, row0, l.R, most, real);
   l.warp_bytes =
@@ -181,6 +184,7 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, std::int64_t row0
     l.long_s = s;
     take(l.long_a, p.T);
     take(l.long_items, p.T * 2 * kLongLanes);
+    take(l.long_singles, needs.js || needs.drop ? p.T * 2 : 0);
     take(l.long_keys, p.T * kLongLanes);
     take(l.long_orders, p.T * 2 * kLongLanes);
     take(l.long_bad, p.T * (1 + kLongLanes));
@@ -247,19 +251,28 @@ void launch_of(const SweepParams& p, const DeviceInfo& device, void* stream) {
         kSmallThreads, plan.small_shared, stream, l);
     if (plan.has_mid) {
       l.stage = kMid;
+      l.block_bytes = plan.mid_shared - kBlockArena;
       FAE_LAUNCH(sweep_kernel<S>, std::min<std::int64_t>(plan.small_grid, p.B), kSmallThreads,
                  plan.mid_shared, stream, l);
     }
     if (plan.has_big) {
       l.stage = kBig;
+      l.block_bytes = plan.big_shared - kBlockArena;
       FAE_LAUNCH(sweep_kernel<S>, std::min<std::int64_t>(plan.big_grid, p.B), kBigThreads,
                  plan.big_shared, stream, l);
     }
     if (plan.has_long) {
       l.stage = kProjectLong;
+      l.block_bytes = kStateBytes + kSmallThreads / 32 * l.needs.stage;
       constexpr int kState = kBlockArena + kStateBytes;
-      FAE_LAUNCH(sweep_kernel<S>, plan.small_grid, kSmallThreads, kState, stream, l);
+      FAE_LAUNCH(sweep_kernel<S>, plan.small_grid, kSmallThreads, kBlockArena + l.block_bytes,
+                 stream, l);
       FAE_LAUNCH(long_facts<S>, plan.big_grid, kLongThreads, kState, stream, l);
+      if (l.needs.singles) {
+        l.stage = kLongSingles;
+        FAE_LAUNCH(long_tasks<S>, plan.big_grid, kLongThreads, kState + kTileBytes, stream, l);
+      }
+      l.stage = kLongOrders;
       FAE_LAUNCH(long_tasks<S>, plan.big_grid, kLongThreads, kState + kTileBytes, stream, l);
     }
   }

@@ -26,6 +26,7 @@ struct DeviceRanking {
 // Which results need what; from the host's view of a launch.
 struct Needs {
   bool gradient, renormalized, js, drop, minimal, singles, curves, logits, divergence;
+  int stage;  // bytes a warp needs to project rows a lane each, 0 where it cannot
 };
 
 // What is known of an instance once its weights and sums are.
@@ -58,22 +59,23 @@ struct Minimal {
 struct PackLayout {
   int rows;    // 0: instances are not packed
   int stride;  // doubles from one row of margins to the next
-  int bias, prob, again, margins, a, g, renorm, js, drop, words, min_order, total;
+  int margins, a, g, words, stage, bias, prob, again, renorm, js, drop, min_order, total;
 };
 
-enum Stage : std::int32_t { kWarps, kMid, kBig, kProjectLong };
+enum Stage : std::int32_t { kWarps, kMid, kBig, kProjectLong, kLongSingles, kLongOrders };
 
 // Kernel arguments.
 struct Launch {
   SweepParams p;                         // host pointers (rankings, orders, keys) unused
   std::int64_t row0;                     // of the first ranking here in the [R, …] results
   int R;                                 // rankings here
-  Stage stage;                           // which instances this launch of sweep_kernel takes
+  Stage stage;                           // what this launch of sweep_kernel or long_tasks does
   int accumulate;                        // 1: keep the status bits that are there
   int vector;                            // elements a load of the values may have
   int grain;                             // instances a warp takes at a time
   int limit_warp, limit_mid, limit_big;  // the longest instances of each path, -1 for none
   int warp_bytes;                        // of shared memory, a warp of the first kernel
+  int block_bytes;                       // a block of this one, behind its scratch
   Needs needs;
   PackLayout pack;
   // Workspace.
@@ -88,6 +90,7 @@ struct Launch {
   void* long_s;                // [T, C]
   double* long_a;              // [T]
   double* long_items;          // [kLongLanes, 2, T]
+  double* long_singles;        // [2, T]: divergences and drops where a ranking is by them
   Word* long_keys;             // [kLongLanes, T]
   std::uint32_t* long_orders;  // [kLongLanes, 2, T]
   unsigned char* long_bad;     // [1 + kLongLanes, T]
@@ -96,6 +99,18 @@ struct Launch {
   DeviceRanking rankings[kMaxRankings];
 };
 static_assert(sizeof(Launch) <= 4096, "kernel arguments must fit 4 KiB");
+
+// Classes that a lane that has a whole row projects at once; see project_lanes and project_rows.
+__host__ FAE_DEV int lane_classes(std::int64_t C, int value_bytes) {
+  return C <= 2 ? 2 : C <= 5 || value_bytes == 2 ? 5 : 10;
+}
+constexpr int kStageRow = 80;    // bytes: 64 of a row, and 16 for other banks
+constexpr int kFloatSpan = 128;  // features a float32 sum may span
+
+// Shared memory a warp needs for that: parts of 32 rows, and the same part of the head.
+__host__ FAE_DEV int stage_bytes(std::int64_t C, int value_bytes) {
+  return 32 * kStageRow + lane_classes(C, value_bytes) * (16 / value_bytes) * 16;
+}
 
 // Lanes that share one chunk of a walk, one class or more each.
 __host__ FAE_DEV int class_lanes(int C) { return C >= 32 ? 32 : next_power_of_two(C); }
@@ -110,7 +125,7 @@ constexpr int kStateBytes = 400;
 // no more than shared memory has.
 struct Layout {
   std::int64_t total;
-  int a, g, renorm, js, drop, classes, sums, buffer, s, orders, min_order, bad;
+  int s, bad, stage, a, g, renorm, js, drop, classes, sums, buffer, orders, min_order;
   int cs;     // elements from one row of s to the next
   int P;      // next power of two of n
   int round;  // rankings a round
@@ -144,6 +159,10 @@ __host__ FAE_DEV Layout layout_of(int n, std::int64_t C, int R, int size, int re
   if (l.round > R) l.round = R > 0 ? R : 1;
   std::int64_t at = kStateBytes;
   const std::int64_t items = n;
+  l.s = reserve(at, items * l.cs * real_bytes);
+  l.bad = reserve(at, items);
+  // Rows are staged where later the rest is.
+  l.stage = static_cast<int>(at);
   l.a = reserve(at, items * 8);
   l.g = reserve(at, needs.gradient ? items * 8 : 0);
   l.renorm = reserve(at, needs.renormalized ? items * 8 : 0);
@@ -156,10 +175,8 @@ __host__ FAE_DEV Layout layout_of(int n, std::int64_t C, int R, int size, int re
   const std::int64_t single = needs.minimal ? buffer_bytes(l.P, l.P, size) : 0;
   const std::int64_t sorts = rounds > last ? rounds : last;
   l.buffer = reserve(at, sorts > single ? sorts : single);
-  l.s = reserve(at, items * l.cs * real_bytes);
   l.orders = reserve(at, items * (R < kRoundRankings ? R : kRoundRankings) * 2);
   l.min_order = reserve(at, needs.minimal ? items * 2 : 0);
-  l.bad = reserve(at, items);
   l.total = at;
   return l;
 }
@@ -176,18 +193,19 @@ inline PackLayout pack_layout(int rows, std::int64_t C, int real_bytes, const Ne
   l.stride = (contributions > classes - 1 ? contributions : classes - 1) | 1;
   std::int64_t at = kStateBytes + 32 * kSlotBytes;
   const int each = 32 * (classes | 1) * 8;
-  l.bias = reserve(at, each);
-  l.prob = reserve(at, each);
-  l.again = reserve(at, needs.singles ? each : 0);
   l.margins = reserve(at, rows * l.stride * 8);
   l.a = reserve(at, rows * 8);
   l.g = reserve(at, rows * 8);
+  l.words = reserve(at, rows * 4);
+  l.stage = static_cast<int>(at);
+  l.bias = reserve(at, each);
+  l.prob = reserve(at, each);
+  l.again = reserve(at, needs.singles ? each : 0);
   l.renorm = reserve(at, needs.renormalized ? rows * 8 : 0);
   l.js = reserve(at, needs.js ? rows * 8 : 0);
   l.drop = reserve(at, needs.drop ? rows * 8 : 0);
-  l.words = reserve(at, rows * 4);
   l.min_order = reserve(at, needs.minimal ? rows : 0);
-  l.total = static_cast<int>(at);
+  l.total = static_cast<int>(at > l.stage + needs.stage ? at : l.stage + needs.stage);
   return l;
 }
 
@@ -240,6 +258,7 @@ struct RowBlock {
   double* squares;      // [n], where the rows' squared norms go, null where nowhere
   int n, D, C;
   int s_stride;  // elements from one row of s to the next
+  int stage;     // where in shared memory rows are staged, -1 where a group of lanes reads a row
   int size;      // threads of the team
   int vector;    // elements a load may have
   int lanes;     // threads a row
@@ -253,7 +272,7 @@ struct Turn {
   unsigned brief;      // and those for packs
   int task;            // of a long instance
   int row, count;      // the rankings to sort and walk; a row below zero is -1 - c, the minimal
-                       // set's order for class c
+                       // set's order for class c; or the items to erase
   int near;            // 1 where a sum compared so far is a near-tie
 };
 

@@ -110,11 +110,12 @@ FAE_DEV Packed<S> open_packed() {
 // Takes the next pack out of the turn: as many of its short instances as there are rows for. Lists
 // their rows and makes the State. Returns whether there was one.
 template <typename S>
-FAE_NOINLINE __device__ bool open_pack(const Launch& launch) {
+FAE_NOINLINE __device__ bool open_pack() {
   FAE_SHARED(shared);
   const Team<true> team(nullptr);
   unsigned char* const arena = shared + arena_of<true>();
   State<S, std::uint16_t>& state = *reinterpret_cast<State<S, std::uint16_t>*>(arena);
+  const Launch& launch = *state.launch;
   const PackLayout& l = launch.pack;
   const unsigned left = state.turn.brief;
   if (left == 0) return false;
@@ -145,9 +146,9 @@ FAE_NOINLINE __device__ bool open_pack(const Launch& launch) {
   }
   if (team.leads()) {
     state.turn.brief = left & ~all;
-    state.launch = &launch;
     state.rows = row_block<S>(launch, 0, rows, 32, l.stride * 8 / static_cast<int>(sizeof(S)),
                               reinterpret_cast<S*>(arena + l.margins), arena + l.words,
+                              arena_of<true>() + l.stage, l.total - l.stage,
                               reinterpret_cast<const int*>(arena + l.a),
                               reinterpret_cast<double*>(arena + l.g));
   }
@@ -601,6 +602,12 @@ FAE_NOINLINE __device__ void write_pack_status() {
            (v.launch.accumulate ? status : 0);
 }
 
+template <typename S>
+FAE_NOINLINE __device__ void project_pack() {
+  const State<S, std::uint16_t>& state = state_of<true, S, std::uint16_t>();
+  project_rows<S>(arena_of<true>(), state.launch->p.values_dtype);
+}
+
 // Sweeps the pack that was opened.
 template <typename S>
 FAE_DEV void sweep_pack() {
@@ -611,7 +618,7 @@ FAE_DEV void sweep_pack() {
     if (team().leads()) state()->turn.row = row;
     team().sync();
   };
-  project_rows<S>(arena_of<true>(), state()->launch->p.values_dtype);
+  project_pack<S>();
   team().sync();
   weigh_pack<S>();
   if (state()->launch->needs.singles) erase_packed_singles<S>();
@@ -639,9 +646,9 @@ FAE_DEV void sweep_pack() {
 
 // Sweeps the turn's short instances.
 template <typename S>
-FAE_NOINLINE __device__ void sweep_packs(const Launch& launch) {
+FAE_NOINLINE __device__ void sweep_packs() {
 #pragma unroll 1
-  while (Team<true>(nullptr).all_agree(open_pack<S>(launch))) sweep_pack<S>();
+  while (Team<true>(nullptr).all_agree(open_pack<S>())) sweep_pack<S>();
 }
 
 }  // namespace fae

@@ -22,7 +22,6 @@ namespace fae {
 #define FAE_ROWS 4
 #endif
 constexpr int kRows = FAE_ROWS;
-constexpr int kFloatSpan = 128;
 constexpr int kPackRows = 1024;  // many, whatever a pack has
 
 template <typename V, int kVec>
@@ -208,6 +207,136 @@ FAE_NOINLINE __device__ double project_tile(int at) {
   return largest;
 }
 
+// The same where rows have up to kFloatSpan features: a lane has a row of its own, so that nothing
+// is added up across lanes. 64 bytes of each row at a time, and the head's of the same features,
+// are on their way in registers while those before them are in shared memory, whence a lane reads
+// 16 of its own and all lanes the same 16 of the head.
+template <typename V, int kClasses>
+FAE_NOINLINE __device__ double project_lanes(int at) {
+  FAE_SHARED(shared);
+  constexpr int kVec = 16 / static_cast<int>(sizeof(V));
+  constexpr int kLoads = 4;
+  constexpr int kChunk = kLoads * kVec;          // features at a time
+  constexpr int kHeadVectors = kClasses * kVec;  // of 16 bytes, a chunk
+  constexpr int kHeadLoads = (kHeadVectors + 31) / 32;
+  constexpr int kHeadAt = 32 * kStageRow;
+  const RowBlock& rows = *reinterpret_cast<const RowBlock*>(shared + at);
+  const int rank = static_cast<int>(threadIdx.x) & (rows.size - 1);
+  const int lane = rank & 31, D = rows.D;
+  unsigned char* const stage = shared + rows.stage + (rank >> 5) * (kHeadAt + kHeadVectors * 16);
+  const auto row_of = [&](int i) {
+    i = i < rows.n ? i : rows.n - 1;
+    if (rows.items != nullptr) i = rows.items[i];
+    return static_cast<const V*>(rows.values) + i * rows.stride;
+  };
+  double largest = 0;
+#pragma unroll 1
+  for (int base = rank - lane; base < rows.n; base += rows.size) {
+    const int i = base + lane;
+    // A load is of 64 bytes of eight rows.
+    const V* row[kLoads];
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k) {
+      row[k] = anew(row_of(base + 8 * k + lane / 4) + lane % 4 * kVec);
+    }
+#pragma unroll 1
+    for (int c0 = 0; c0 < rows.C; c0 += kClasses) {
+      const float* head[kHeadLoads];
+#pragma unroll
+      for (int h = 0; h < kHeadLoads; ++h) {
+        const int c = c0 + (lane + 32 * h) / kVec;
+        head[h] = anew(static_cast<const float*>(rows.head) + (c < rows.C ? c : rows.C - 1) * D +
+                       lane % kVec * 4);
+      }
+      uint4 values[kLoads] = {};
+      float4 weights[kHeadLoads] = {};
+      const auto load = [&](int d) {
+#pragma unroll
+        for (int k = 0; k < kLoads; ++k) {
+          if (d + lane % 4 * kVec < D) {
+            values[k] = __ldcs(reinterpret_cast<const uint4*>(row[k] + d));
+          }
+        }
+#pragma unroll
+        for (int h = 0; h < kHeadLoads; ++h) {
+          if (d + lane % kVec * 4 < D) {
+            weights[h] = __ldg(reinterpret_cast<const float4*>(head[h] + d));
+          }
+        }
+      };
+      float sums[kClasses] = {};
+      float squares = 0;
+      load(0);
+#pragma unroll 1
+      for (int d = 0; d < D; d += kChunk) {
+        __syncwarp();
+#pragma unroll
+        for (int k = 0; k < kLoads; ++k) {
+          unsigned char* const to = stage + (8 * k + lane / 4) * kStageRow + lane % 4 * 16;
+          *reinterpret_cast<uint4*>(to) = values[k];
+        }
+#pragma unroll
+        for (int h = 0; h < kHeadLoads; ++h) {
+          if (lane + 32 * h < kHeadVectors) {
+            *reinterpret_cast<float4*>(stage + kHeadAt + (lane + 32 * h) * 16) = weights[h];
+          }
+        }
+        __syncwarp();
+        load(anew(d) + kChunk);
+        const int vectors = D - d < kChunk ? (D - d) / kVec : kLoads;
+#pragma unroll 1
+        for (int u = 0; u < vectors; ++u) {
+          const uint4 raw = *reinterpret_cast<const uint4*>(stage + lane * kStageRow + u * 16);
+          Vector<V, kVec> x;
+          memcpy(&x, &raw, 16);
+#pragma unroll
+          for (int part = 0; part < kVec / 4; ++part) {
+            float v[4];
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              v[e] = to_real(x.item[4 * part + e]);
+              squares = fma(v[e], v[e], squares);
+            }
+            const unsigned char* const of_part = stage + kHeadAt + u * (kVec * 4) + part * 16;
+#pragma unroll
+            for (int c = 0; c < kClasses; ++c) {
+              const float4 w = *reinterpret_cast<const float4*>(of_part + c * (kVec * 16));
+              sums[c] = fma(v[0], w.x, sums[c]);
+              sums[c] = fma(v[1], w.y, sums[c]);
+              sums[c] = fma(v[2], w.z, sums[c]);
+              sums[c] = fma(v[3], w.w, sums[c]);
+            }
+          }
+        }
+      }
+      if (i >= rows.n) continue;
+      float* const s = static_cast<float*>(rows.s) + static_cast<std::int64_t>(i) * rows.s_stride;
+      bool finite = true;
+#pragma unroll
+      for (int c = 0; c < kClasses; ++c) {
+        if (c0 + c < rows.C) s[c0 + c] = sums[c];
+        finite = finite & (fabsf(sums[c]) <= FLT_MAX);
+      }
+      if (!finite) rows.bad[i] = 1;
+      if (c0 != 0) continue;
+      double square = squares;
+      if (!(squares > 1e-25f && squares < 1e35f)) {
+        // A float32 square may have left its range: once more in float64.
+        const V* const own = row_of(i);
+        square = 0;
+#pragma unroll 1
+        for (int d = 0; d < D; ++d) {
+          const double v = to_real(own[d]);
+          square = fma(v, v, square);
+        }
+      }
+      largest = square > largest ? square : largest;
+      if (rows.squares != nullptr) rows.squares[i] = square;
+    }
+  }
+  return largest;
+}
+
 // The threads a row: as few steps as possible for this number of rows, then as few as possible.
 FAE_DEV int choose_lanes(int n, int vectors, int size) {
   int best = 8, best_steps = 0x7fffffff;
@@ -247,6 +376,19 @@ FAE_DEV double project_rows(int at, std::int32_t dtype) {
   if constexpr (sizeof(S) == 8) {
     if (vector == 2) return project_tile<double, double, double, 2, 5>(at);
     return project_tile<double, double, double, 1, 5>(at);
+  } else if (rows.stage >= 0) {
+    switch (dtype) {
+      case kFloat32:
+        if (C <= 2) return project_lanes<float, 2>(at);
+        if (C <= 5) return project_lanes<float, 5>(at);
+        return project_lanes<float, 10>(at);
+      case kBFloat16:
+        if (C <= 2) return project_lanes<BFloat16, 2>(at);
+        return project_lanes<BFloat16, 5>(at);
+      default:
+        if (C <= 2) return project_lanes<Float16, 2>(at);
+        return project_lanes<Float16, 5>(at);
+    }
   } else {
     switch (dtype) {
       case kFloat32:
@@ -268,11 +410,12 @@ FAE_DEV double project_rows(int at, std::int32_t dtype) {
   }
 }
 
-// n rows from `row` on, or those that `items` counts from there.
+// n rows from `row` on, or those that `items` counts from there; `stage` is where in shared memory
+// they may be staged, of `room` bytes for the team.
 template <typename S>
 FAE_DEV RowBlock row_block(const Launch& launch, std::int64_t row, int n, int size, int s_stride,
-                           S* s, unsigned char* bad, const int* items = nullptr,
-                           double* squares = nullptr) {
+                           S* s, unsigned char* bad, int stage, std::int64_t room,
+                           const int* items = nullptr, double* squares = nullptr) {
   const SweepParams& p = launch.p;
   const int bytes = p.values_dtype == kFloat32 ? 4 : p.values_dtype == kFloat64 ? 8 : 2;
   RowBlock rows{};
@@ -289,6 +432,9 @@ FAE_DEV RowBlock row_block(const Launch& launch, std::int64_t row, int n, int si
   rows.s_stride = s_stride;
   rows.size = size;
   choose_path<S>(rows, launch.vector);
+  const int staged = launch.needs.stage;
+  const bool stages = staged > 0 && launch.vector * bytes == 16 && room >= size / 32 * staged;
+  rows.stage = stages ? stage : -1;
   return rows;
 }
 

@@ -123,7 +123,8 @@ FAE_DEV bool write_single(const V& v, const F& f, int i, double others, bool wri
   return near;
 }
 
-// Every item alone. `write_out` is false where only the keys of a ranking are wanted.
+// Every item alone, of a long instance those of the turn. `write_out` is false where only the keys
+// of a ranking are wanted.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void erase_singles(bool write_out) {
   const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
@@ -133,10 +134,12 @@ FAE_NOINLINE __device__ void erase_singles(bool write_out) {
   const SweepParams& p = v.launch.p;
   constexpr bool kDouble = sizeof(S) == 8;
   const int n = v.n, C = v.C, y = f.label;
+  const int begin = sizeof(Idx) == 4 ? here.state.turn.row : 0;
+  const int end = sizeof(Idx) == 4 ? begin + here.state.turn.count : n;
   if (!f.finite || !f.has_mass) {
     const double nothing = f.finite ? 0.0 : not_a_number();
 #pragma unroll 1
-    for (int i = team.rank; i < n; i += team.size) {
+    for (int i = begin + team.rank; i < end; i += team.size) {
       if (write_out) {
         write_int(p.single_flip_label, v.t0 + i, -1);
         write_real(p.single_js, kDouble, v.t0 + i, nothing);
@@ -147,14 +150,16 @@ FAE_NOINLINE __device__ void erase_singles(bool write_out) {
     }
     return;
   }
-  // |m_{i,c}| <= 2 a_i (max ‖h‖ max ‖W‖ + max |b|), so this bounds the rounding of a total.
-  const double rounding = 2.3e-16 * n * 2 * f.tolerance / kTieTolerance;
+  // |m_{i,c}| <= 2 a_i (max ‖h‖ max ‖W‖ + max |b|), and a total has gone through as many sums as
+  // this one after the other: so this bounds its rounding.
+  const int chunk = class_chunk(n, C, team.size);
+  const double rounding = 2.3e-16 * (chunk + ceil_div(n, chunk)) * 2 * f.tolerance / kTieTolerance;
   double* const again = v.sums + static_cast<std::int64_t>(team.warp()) * C;
   bool near = false;
 #pragma unroll 1
-  for (int base = 0; base < n; base += team.size) {
+  for (int base = begin; base < end; base += team.size) {
     const int i = base + team.rank;
-    const bool active = i < n;
+    const bool active = i < end;
     bool safe = true;
     if (active) {
       const double a = v.a[i];

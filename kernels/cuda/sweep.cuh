@@ -5,9 +5,10 @@
 //   sweep_kernel, kWarps        a warp an instance for short ones; lists the longer ones on the way
 //   sweep_kernel, kMid          a block of 128 threads an instance, four on a multiprocessor
 //   sweep_kernel, kBig          a block of 512 threads, all of a multiprocessor's shared memory
-//   sweep_kernel, kProjectLong; long_facts; long_tasks
+//   sweep_kernel, kProjectLong; long_facts; long_tasks, kLongSingles and kLongOrders
 //                               instances that outgrow shared memory: contributions in device
-//                               memory, projected by all blocks; then a block a ranking
+//                               memory; all blocks share projection and single erasures, then a
+//                               block a ranking
 // Kernels whose instances cannot exist (they would be longer than T) are not launched. Grids are
 // persistent: work is taken from atomic counters; no result depends on who took it.
 //
@@ -109,14 +110,15 @@ FAE_DEV void open_instance(const Launch& launch, std::int64_t b, std::int64_t t0
     state.n = n;
     state.layout = l;
     state.turn.near = 0;
+    const int bytes = kWarp ? launch.warp_bytes : launch.block_bytes;
     state.rows = row_block<S>(launch, t0, n, team.size, l.cs, reinterpret_cast<S*>(arena + l.s),
-                              arena + l.bad);
+                              arena + l.bad, arena_of<kWarp>() + l.stage, bytes - l.stage);
   }
   team.sync();
 }
 
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV void clear_bad() {
+FAE_NOINLINE __device__ void clear_bad() {
   const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   for (int i = here.team.rank; i < here.view.n; i += here.team.size) here.view.bad[i] = 0;
   here.team.sync();
@@ -235,8 +237,10 @@ FAE_NOINLINE __device__ bool take_instances(const Launch& launch) {
     const std::int64_t instance = static_cast<std::int64_t>(first) + __ffs(wrong) - 1;
     write_invalid<true>(launch, sizeof(S) == 8, instance, 0, 0, false);
   }
-  Turn& turn = state_of<true, S, std::uint16_t>().turn;
+  State<S, std::uint16_t>& state = state_of<true, S, std::uint16_t>();
+  Turn& turn = state.turn;
   if (team.leads()) {
+    state.launch = &launch;
     turn.first = static_cast<std::int64_t>(first);
     turn.todo = todo;
     turn.brief = packs;
@@ -269,7 +273,7 @@ FAE_DEV void sweep_warps(const Launch& launch) {
   const Team<true> team(nullptr);
 #pragma unroll 1
   while (team.all_agree(take_instances<S>(launch))) {
-    sweep_packs<S>(launch);
+    sweep_packs<S>();
 #pragma unroll 1
     while (team.all_agree(open_taken<S>(launch))) sweep_instance<true, S>();
     team.sync();
@@ -344,8 +348,8 @@ FAE_NOINLINE __device__ void open_long(const Launch& launch, std::int64_t slot, 
         launch.long_a + t0,
         items,
         items + p.T,
-        js ? items : nullptr,
-        drop ? items + p.T : nullptr,
+        js ? launch.long_singles + t0 : nullptr,
+        drop ? launch.long_singles + p.T + t0 : nullptr,
         classes,
         classes + C,
         classes + 2 * C,
@@ -360,36 +364,49 @@ FAE_NOINLINE __device__ void open_long(const Launch& launch, std::int64_t slot, 
   __syncthreads();
 }
 
-// Opens the next tile of kLongRows rows of long instances for this block, which takes the tiles
-// k, k + gridDim, … of them all: the turn's task is the instance's slot, its first the tile there.
+// A stretch of a long instance's items.
+struct Tile {
+  std::int64_t number, t0;  // among the instance's, its first item
+  int slot, first, count;   // the instance, items counted from its first; none where count is 0
+};
+
+// The next tile of `items` items of long instances for this block, which takes the tiles k,
+// k + gridDim, … of them all: the turn's task is the instance's slot, its first the tile there.
+FAE_DEV Tile next_tile(const Launch& launch, const Turn& turn, int items) {
+  const std::int64_t slots = long_count(launch);
+  std::int64_t number = turn.first;
+  for (int slot = turn.task; slot < slots; ++slot) {
+    const std::int64_t b = launch.longs[slot];
+    const std::int64_t t0 = launch.p.offsets[b];
+    const std::int64_t left = launch.p.offsets[b + 1] - t0 - number * items;
+    if (left > 0) {
+      return Tile{number, t0, slot, static_cast<int>(number * items),
+                  static_cast<int>(left < items ? left : items)};
+    }
+    number -= (left + (number + 1) * items - 1) / items;
+  }
+  return Tile{};
+}
+
+// Opens the next tile to project.
 template <typename S>
 FAE_NOINLINE __device__ bool open_tile(const Launch& launch) {
   FAE_SHARED(shared);
   const Team<false> team(reinterpret_cast<double*>(shared));
   State<S, std::uint32_t>& state = state_of<false, S, std::uint32_t>();
   const SweepParams& p = launch.p;
-  std::int64_t tile = state.turn.first;
-  int slot = state.turn.task;
-  const std::int64_t count = long_count(launch);
-  std::int64_t t0 = 0, n = 0;
-  for (; slot < count; ++slot) {
-    const std::int64_t b = launch.longs[slot];
-    t0 = p.offsets[b];
-    n = p.offsets[b + 1] - t0;
-    if (tile * kLongRows < n) break;
-    tile -= (n + kLongRows - 1) / kLongRows;
-  }
+  const Tile tile = next_tile(launch, state.turn, kLongRows);
   team.sync();
-  if (slot >= count) return false;
-  const std::int64_t row = t0 + tile * kLongRows;
-  const std::int64_t left = n - tile * kLongRows;
-  const int m = static_cast<int>(left < kLongRows ? left : kLongRows);
+  if (tile.count == 0) return false;
+  const std::int64_t row = tile.t0 + tile.first;
+  const int m = tile.count;
   for (int i = team.rank; i < m; i += team.size) launch.long_bad[row + i] = 0;
   if (team.leads()) {
-    state.turn.first = tile;
-    state.turn.task = slot;
+    state.turn.first = tile.number;
+    state.turn.task = tile.slot;
     state.rows = row_block<S>(launch, row, m, team.size, static_cast<int>(p.C),
-                              static_cast<S*>(launch.long_s) + row * p.C, launch.long_bad + row);
+                              static_cast<S*>(launch.long_s) + row * p.C, launch.long_bad + row,
+                              kBlockArena + kStateBytes, launch.block_bytes - kStateBytes);
   }
   team.sync();
   return true;
@@ -474,12 +491,64 @@ __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER L
   }
 }
 
-// Rankings, single erasures and minimal sets of the long instances: kLongLanes blocks an instance
-// share them.
+// A near-tie of the State's instance, into its status.
+template <typename S>
+FAE_DEV void add_near_tie(const Launch& launch) {
+  const State<S, std::uint32_t>& state = state_of<false, S, std::uint32_t>();
+  if (threadIdx.x == 0 && state.turn.near != 0 && launch.p.status != nullptr) {
+    atomicOr(reinterpret_cast<unsigned long long*>(&launch.p.status[state.view.b]),
+             static_cast<unsigned long long>(kNearTie));
+  }
+}
+
+// Opens the next tile of items to erase alone, with the State of its instance.
+template <typename S>
+FAE_NOINLINE __device__ bool open_singles(const Launch& launch) {
+  FAE_SHARED(shared);
+  const Team<false> team(reinterpret_cast<double*>(shared));
+  Turn& turn = state_of<false, S, std::uint32_t>().turn;
+  const Tile tile = next_tile(launch, turn, kLongThreads);
+  team.sync();
+  if (tile.count == 0) return false;
+  open_long<S>(launch, tile.slot, -1, launch.needs.js, launch.needs.drop);
+  if (team.leads()) {
+    turn.first = tile.number + gridDim.x;
+    turn.task = tile.slot;
+    turn.row = tile.first;
+    turn.count = launch.facts[tile.slot].invalid ? 0 : tile.count;
+  }
+  team.sync();
+  return true;
+}
+
+// Single erasures of the long instances, all blocks together.
+template <typename S>
+FAE_NOINLINE __device__ void share_singles(const Launch& launch) {
+  const Team<false> team(nullptr);
+  if (team.leads()) {
+    state_of<false, S, std::uint32_t>().turn.task = 0;
+    state_of<false, S, std::uint32_t>().turn.first = blockIdx.x;
+  }
+  team.sync();
+#pragma unroll 1
+  while (team.all_agree(open_singles<S>(launch))) {
+    erase_singles<false, S, std::uint32_t>(wants_singles(launch.p));
+    team.sync();
+    add_near_tie<S>(launch);
+    team.sync();
+  }
+}
+
+// What is left to do for the long instances: single erasures, or rankings and minimal sets, which
+// kLongLanes blocks an instance share.
 template <typename S>
 __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER Launch launch) {
   FAE_SHARED(shared);
   using Idx = std::uint32_t;
+  if (launch.stage == kLongSingles) {
+    share_singles<S>(launch);
+    return;
+  }
   const Team<false> team(reinterpret_cast<double*>(shared));
   const SweepParams& p = launch.p;
   State<S, Idx>& state = *reinterpret_cast<State<S, Idx>*>(shared + kBlockArena);
@@ -492,16 +561,14 @@ __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER L
 #pragma unroll 1
   while (turn.first < long_count(launch) * kLongLanes) {
     const int task = turn.task;
-    if (task < launch.R + 2 && !launch.facts[turn.first / kLongLanes].invalid) {
+    if (task < launch.R + 1 && !launch.facts[turn.first / kLongLanes].invalid) {
       const int kind = task < launch.R ? launch.rankings[task].kind : -1;
       Needs needs{};
       needs.renormalized = kind == kRenormalizedGradient;
       needs.gradient = needs.renormalized || kind == kGradient || kind == kProduct;
       needs.js = kind == kLeaveOneOut;
       needs.drop = kind == kLeaveOneOutDrop;
-      const bool write_singles = task == launch.R && wants_singles(p);
-      needs.singles = needs.js || needs.drop || write_singles;
-      const bool write_set = task == launch.R + 1 && wants_minimal(p);
+      const bool write_set = task == launch.R && wants_minimal(p);
       needs.minimal = kind == kMinimal || write_set;
       open_long<S>(launch, turn.first / kLongLanes, static_cast<int>(turn.first % kLongLanes),
                    needs.js, needs.drop);
@@ -509,18 +576,15 @@ __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER L
       const unsigned char* const bad = launch.long_bad + state.view.t0;
       for (int i = team.rank; i < state.view.n; i += team.size) state.view.bad[i] = bad[i];
       team.sync();
-      prepare_keys<false, S, Idx>(needs, write_singles, write_set);
+      prepare_keys<false, S, Idx>(needs, false, write_set);
       if (turn.task < launch.R) sweep_rankings<false, S, Idx>(turn.task, 1);
       team.sync();
-      if (turn.near != 0 && team.leads() && p.status != nullptr) {
-        atomicOr(reinterpret_cast<unsigned long long*>(&p.status[state.view.b]),
-                 static_cast<unsigned long long>(kNearTie));
-      }
+      add_near_tie<S>(launch);
     }
     team.sync();
     if (team.leads()) {
       turn.task += kLongLanes;
-      if (turn.task >= launch.R + 2) {
+      if (turn.task >= launch.R + 1) {
         turn.first += gridDim.x;
         turn.task = static_cast<int>(turn.first % kLongLanes);
       }

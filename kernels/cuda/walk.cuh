@@ -193,10 +193,11 @@ FAE_NOINLINE __device__ void walk_rankings() {
         mine[C + lane] = sums.weighted;
       }
       if (lane == 0) {
-        mine[2 * C] = sums.mass;
-        mine[2 * C + 1] = sums.total;
-        mine[2 * C + 2] = sums.top;
-        mine[2 * C + 3] = sums.bad;
+        double* const last = anew(mine) + 2 * C;
+        last[0] = sums.mass;
+        last[1] = sums.total;
+        last[2] = sums.top;
+        last[3] = sums.bad;
       }
       team.sync();
       // The sums of the chunks before this one.
@@ -324,8 +325,9 @@ FAE_NOINLINE __device__ void walk_rankings() {
 
     if (anew(judged) != 0) {
       if (lane == 0) {
-        mine[2 * C + 4] = event;
-        mine[2 * C + 5] = first_near;
+        double* const last = anew(mine) + 2 * C;
+        last[4] = event;
+        last[5] = first_near;
       }
       team.sync();
       int first = n + 1, nearest = n + 1;
@@ -555,16 +557,22 @@ FAE_NOINLINE __device__ void walk_plainly() {
                                              : close >= 0 && close >= event));
 }
 
-// Walks the turn's rankings by whichever way fits.
+// Whether the turn's rankings can be walked plainly.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV void walk_orders() {
+FAE_NOINLINE __device__ bool walks_plainly() {
   const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
   const Facts& f = here.facts;
   const int chunk = walk_chunk(here.view.n, walk_threads(here.team.size, here.state.turn.count));
-  const bool plain = f.finite && f.has_mass && !f.underflow && !here.view.launch.needs.curves;
-  if (plain && chunk <= kMostRanks) {
+  return f.finite && f.has_mass && !f.underflow && !here.view.launch.needs.curves &&
+         chunk <= kMostRanks;
+}
+
+// Walks the turn's rankings by whichever way fits.
+template <bool kWarp, typename S, typename Idx>
+FAE_DEV void walk_orders() {
+  if (walks_plainly<kWarp, S, Idx>()) {
     walk_plainly<kWarp, S, Idx>();
-  } else if (here.view.C <= 32) {
+  } else if (open<kWarp, S, Idx>().view.C <= 32) {
     walk_rankings<kWarp, true, S, Idx>();
   } else {
     walk_rankings<kWarp, false, S, Idx>();

@@ -126,12 +126,16 @@ def test_occupancy_is_what_the_budget_says(source):
         assert budget["occupancy_percent"] >= 50 or budget["reason"], name
 
 
+def bodies(code: str, function: str) -> list[str]:
+    """The listings of the functions with this in their name."""
+    parts = re.split(r"^\s*\.type\s+", code, flags=re.MULTILINE)[1:]
+    return [part for part in parts if function in part.split(",", 1)[0]]
+
+
 def loops(code: str, function: str) -> list[list[str]]:
     """The machine code's loops without a loop inside, of the functions with this in their name."""
     found: list[list[str]] = []
-    for body in re.split(r"^\s*\.type\s+", code, flags=re.MULTILINE)[1:]:
-        if function not in body.split(",", 1)[0]:
-            continue
+    for body in bodies(code, function):
         operations: list[str] = []
         labels: dict[str, int] = {}
         last_back = 0
@@ -163,3 +167,19 @@ def test_the_projection_loads_16_bytes_at_a_time_and_keeps_its_sums_in_registers
     assert sum("LDG.E.128" in x for x in loop) == variant["loads_of_the_head"]
     assert not any(re.search(r"\b(LDL|STL|LD|ST)\b", x) for x in loop)
     assert len(loop) <= variant["most_instructions"]
+
+
+@pytest.mark.parametrize(
+    "variant", BUDGETS["projection_by_lanes"], ids=lambda variant: variant["mangled"]
+)
+def test_a_lane_with_a_row_of_its_own_reads_16_bytes_at_a_time_and_adds_nothing_across(variant):
+    """Innermost, products and 16-byte loads of shared memory; around it, four loads of values."""
+    function = f"project_lanesI{variant['mangled']}EEd"
+    (body,) = bodies(compiled("sweep_f32.cu")[1], function)
+    inner = loops(compiled("sweep_f32.cu")[1], function)[0]
+    assert sum("FFMA" in x for x in inner) == variant["products"]
+    assert sum("LDS.128" in x for x in inner) == variant["loads_of_shared"]
+    assert len(inner) <= variant["most_instructions"]
+    # Of the first 64 bytes and, in the loop, of those behind.
+    assert body.count("LDG.E.EF.128") == 8
+    assert not re.search(r"\b(LDL|STL|SHFL)\b", body)

@@ -1,4 +1,4 @@
-"""The emulated kernels against the reference on every path: pack, warp, block, large block, long.
+"""The emulated kernels against the reference on every path: pack, warp, block, big block, long.
 
 An emulated device with little shared memory sends short instances down the paths of long ones.
 """
@@ -19,18 +19,24 @@ from fastattnerase.ops.library import allocate, as_outputs
 EVERYTHING = (1 << 13) - 1
 CURVES = (1 << 6) - 1
 NO_CURVES = EVERYTHING & ~CURVES
-H100 = (2, 232448)
+H100 = (232448, 57344)
 ALL = tuple(RankingKind)
 QUICK = tuple(kind for kind in ALL if kind != RankingKind.GREEDY)
 # Divergences of single items may be near enough to each other for another order (contract, 8).
 PLAIN = tuple(kind for kind in QUICK if kind != RankingKind.LEAVE_ONE_OUT)
 
 
+def use_device(shared: int | tuple[int, int], multiprocessors: int = 2) -> None:
+    """Shared memory of a block, and of one of four on a multiprocessor where that is less."""
+    whole, quarter = shared if isinstance(shared, tuple) else (shared, shared)
+    emulator.module().set_device(multiprocessors, whole, quarter)
+
+
 @pytest.fixture
 def cuda():
     backend = emulator.load()
     yield backend
-    emulator.module().set_device(*H100)
+    use_device(H100)
     emulator.module().set_schedule("forward")
 
 
@@ -98,9 +104,10 @@ def assert_close(out: Outputs, expected: Outputs) -> None:
 # Shared memory of a block, and lengths on both sides of what a warp and the blocks take.
 # Up to 16 items are packed, a lane an instance, where neither curves nor greedy orders are wanted.
 PATHS = {
-    "pack": (H100[1], [7, 5, 1, 3, 2, 16, 9]),
-    "short": (H100[1], [7, 5, 1, 0, 3, 2, 64]),
-    "block": (H100[1], [65, 130, 257]),
+    "pack": (H100, [7, 5, 1, 3, 2, 16, 9]),
+    "short": (H100, [7, 5, 1, 0, 3, 2, 64]),
+    "block": (H100, [65, 130, 257]),
+    "big": ((H100[0], 12000), [70, 150, 260]),
     "large": (4000, [7, 40, 20]),
     "long": (3000, [7, 70, 20, 0, 1, 120]),
 }
@@ -110,7 +117,7 @@ PATHS = {
 @pytest.mark.parametrize("path", PATHS)
 def test_every_result_on_every_path(cuda, path, order):
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     emulator.module().set_schedule(order, 11)
     p = problem(lengths, 20, 5, ALL if max(lengths) < 100 else QUICK)
     assert_close(run(cuda, p), run(reference.BACKEND, p))
@@ -122,7 +129,7 @@ def test_every_result_on_every_path(cuda, path, order):
 def test_exact_ties_and_items_without_weight(cuda, path, keep, wants):
     """Whole numbers and weights that are a power of two or nothing: every sum is exact."""
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     kinds = (
         RankingKind.ATTENTION,
         RankingKind.RANDOM,
@@ -148,7 +155,7 @@ def test_exact_ties_and_items_without_weight(cuda, path, keep, wants):
 def test_a_tie_behind_the_first_flip_is_none(cuda, path, keep, wants):
     """Erasing: sums 3, -1 (flips), 0, 1. Keeping: 1 (flips), 0, 1, 2. The rest weighs nothing."""
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     n = max(lengths)
     p = problem([n], 1, 2, (RankingKind.GIVEN_ORDER,), is_scores=False, keep=keep)
     p.values.fill_(5)
@@ -167,7 +174,7 @@ def test_a_tie_behind_the_first_flip_is_none(cuda, path, keep, wants):
 def test_nothing_erased_is_the_label_whatever_the_order_rounds_to(cuda, path, wants):
     """Class 1 has 2^53 + 1 - 2^53: 0 by position, a tie; 1 with the large ones first, class 1."""
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     n = max(lengths)
     p = problem([n], 1, 2, (RankingKind.GIVEN_ORDER,), is_scores=False)
     p.values.fill_(0)
@@ -189,7 +196,7 @@ ORDER, SINGLES, MINIMAL = 1 << 6, 7 << 7, 7 << 10
 def test_one_item_alone_where_a_total_cancels(cuda, path):
     """An item with nearly all the weight, or with a value of 1e14: the others' sums stay exact."""
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     lengths = lengths * (4 if max(lengths) < 100 else 1)
     heavy = problem(lengths, 8, 3, ())
     heavy.attention.zero_()
@@ -205,6 +212,22 @@ def test_one_item_alone_where_a_total_cancels(cuda, path):
         for order in ("forward", "backward", "shuffled"):
             emulator.module().set_schedule(order, 5)
             assert_close(run(cuda, p, SINGLES), expected)
+
+
+def test_single_erasures_that_all_blocks_share(cuda):
+    """Tiles of 512 items; totals of 1,200 large margins are exact enough for every item."""
+    use_device(3000, 3)
+    meetings = []
+    for scale in (1, 1000):
+        p = problem([1200, 3, 600], 4, 3, (RankingKind.LEAVE_ONE_OUT_DROP,))
+        p.values.mul_(scale)
+        p.attention[7] = 9  # more than half of the mass
+        before = emulator.module().meetings()
+        out = run(cuda, p, SINGLES)
+        meetings.append(emulator.module().meetings() - before)
+        assert_close(out, run(reference.BACKEND, p, SINGLES))
+    # Items whose others are added up once more would take many more.
+    assert meetings[1] < 1.2 * meetings[0]
 
 
 def test_greedy_where_a_total_cancels(cuda):
@@ -227,7 +250,7 @@ def test_greedy_where_a_total_cancels(cuda):
 def test_the_only_item_with_weight_has_a_slope_of_its_own(cuda, path):
     """Its gradient is negative and the others weigh nothing: it comes last."""
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     n = max(lengths)
     p = problem([n], 1, 2, (RankingKind.RENORMALIZED_GRADIENT,), is_scores=False)
     p.values.fill_(-1)
@@ -244,7 +267,7 @@ def test_the_only_item_with_weight_has_a_slope_of_its_own(cuda, path):
 def test_all_that_has_a_score_is_erased_where_only_that_flips(cuda, path):
     """Weights of e^-800 count: every item speaks for class 0, nothing for class 1 but its bias."""
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     n = max(lengths)
     p = problem([n], 1, 2, ())
     p.values.fill_(1)
@@ -258,10 +281,10 @@ def test_all_that_has_a_score_is_erased_where_only_that_flips(cuda, path):
     assert (out.minimal_size.item(), out.minimal_flip_label.item()) == (n, 1)
 
 
-@pytest.mark.parametrize("shared", [H100[1], 4000, 3000])
+@pytest.mark.parametrize("shared", [H100, 4000, 3000])
 def test_the_minimal_set_is_never_empty(cuda, shared):
     """2^51, 14 times 0.2 far apart, -2^51: 0 by position, but above it in the order of the set."""
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     p = problem([128], 1, 2, (), is_scores=False)
     p.values.fill_(0)
     p.values[8:120:8] = 25.6
@@ -309,7 +332,7 @@ def test_a_near_tie_of_the_first_launch_is_kept_by_the_second(cuda):
 def test_one_item_alone_that_leaves_a_tie(cuda, path):
     """0.2 + 9.1 - 9.1, each by 1/3: without the first exactly 0, which is class 0; not so total."""
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     p = problem([max(lengths)], 1, 2, (), is_scores=False)
     p.values.fill_(0)
     p.values[:3, 0, 0] = torch.tensor([0.2, 9.1, -9.1])
@@ -326,8 +349,8 @@ def test_one_item_alone_that_leaves_a_tie(cuda, path):
 @pytest.mark.parametrize("keep", [False, True])
 def test_more_ranks_than_a_thread_has_bits(cuda, keep):
     """2,200 ranks are 69 for each of 32 threads."""
-    for shared in (H100[1], 3000):
-        emulator.module().set_device(2, shared)
+    for shared in (H100, 3000):
+        use_device(shared)
         p = problem([2200], 3, 2, (RankingKind.ATTENTION, RankingKind.PRODUCT), keep=keep)
         p.head_bias[:] = torch.tensor([0.0, 0.4])
         assert_close(run(cuda, p, 0), run(reference.BACKEND, p, 0))
@@ -372,7 +395,7 @@ def test_keys_that_differ_below_what_a_sort_word_holds(cuda, n):
 @pytest.mark.parametrize("keys", [torch.arange(9001) // 180, torch.arange(9001) * 7919 % 50])
 def test_long_orders_of_several_tiles(cuda, keys):
     """9,001 keys of 50 values: three tiles of a sort in device memory, two rounds of merges."""
-    emulator.module().set_device(2, 3000)
+    use_device(3000)
     p = problem([9001], 1, 1, (RankingKind.GIVEN_KEYS,))
     keys = keys.float()
     object.__setattr__(p, "keys", (keys,))
@@ -382,23 +405,22 @@ def test_long_orders_of_several_tiles(cuda, keys):
 
 
 MIXED = [1 + b * b % 16 for b in range(128)]  # 16 warps take eight each
-ONE = (1, H100[1])
 
 
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("C", [2, 3, 5, 6, 10, 16])
 def test_packs(cuda, C, keep):
-    emulator.module().set_device(*ONE)
+    use_device(H100, 1)
     emulator.module().set_schedule("shuffled", C)
     dtype = torch.float64 if (C % 2 == 0) == keep else torch.float32
     p = problem(MIXED, 12, C, PLAIN, dtype, is_scores=keep, keep=keep, spread=2.0)
     assert_close(run(cuda, p, NO_CURVES), run(reference.BACKEND, p, NO_CURVES))
 
 
-@pytest.mark.parametrize("shared", [13500, 15000, 20000, H100[1]])
+@pytest.mark.parametrize("shared", [13500, 15000, 20000, H100])
 def test_packs_take_what_there_is_room_for(cuda, shared):
     """Rows for one instance, two, more; between them longer ones and empty ones."""
-    emulator.module().set_device(1, shared)
+    use_device(shared, 1)
     lengths = [(n, 17, 0)[b % 13 // 11 * (1 + b % 2)] for b, n in enumerate(MIXED)]
     p = problem(lengths, 8, 2, PLAIN)
     expected = run(reference.BACKEND, p, NO_CURVES)
@@ -409,7 +431,7 @@ def test_packs_take_what_there_is_room_for(cuda, shared):
 
 def test_a_pack_leaves_what_is_out_of_the_ordinary_to_the_warp(cuda):
     """Of eight instances each: values, scores, biases not finite; underflow, no mass, invalid."""
-    emulator.module().set_device(*ONE)
+    use_device(H100, 1)
     bad = {1: "value", 5: "score", 11: "underflow", 13: "bias", 27: "mass", 31: "order", 38: "key"}
     p = problem(MIXED, 8, 4, PLAIN, spread=2.0)
     orders, keys = p.orders[0].clone(), p.keys[0].clone()
@@ -442,7 +464,7 @@ def test_a_pack_leaves_what_is_out_of_the_ordinary_to_the_warp(cuda):
 
 def test_packs_and_warps_give_the_same_bits(cuda):
     """With curves nothing is packed: label, probabilities, keys and so orders stay the same."""
-    emulator.module().set_device(*ONE)
+    use_device(H100, 1)
     meetings = emulator.module().meetings
     kinds = (RankingKind.ATTENTION, RankingKind.GRADIENT, RankingKind.PRODUCT, RankingKind.RANDOM)
     for dtype, D, C in ((torch.float32, 100, 5), (torch.bfloat16, 40, 16), (torch.float64, 9, 2)):
@@ -464,7 +486,7 @@ def test_packs_and_warps_give_the_same_bits(cuda):
 @pytest.mark.parametrize("keep", [False, True])
 def test_weights_and_both_directions(cuda, path, keep):
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     p = problem(lengths, 12, 2, QUICK, is_scores=False, keep=keep)
     assert_close(run(cuda, p), run(reference.BACKEND, p))
 
@@ -476,7 +498,7 @@ def test_weights_and_both_directions(cuda, path, keep):
 def test_without_curves(cuda, path, keep, C, order):
     """Walks that write no curve take chunks of ranks a thread instead of groups of lanes."""
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     emulator.module().set_schedule(order, 3)
     p = problem(lengths, 8, C, PLAIN, keep=keep, spread=3.0)
     assert_close(run(cuda, p, NO_CURVES), run(reference.BACKEND, p, NO_CURVES))
@@ -485,7 +507,7 @@ def test_without_curves(cuda, path, keep, C, order):
 @pytest.mark.parametrize("path", PATHS)
 def test_more_classes_than_lanes(cuda, path):
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     p = problem(lengths, 8, 37, QUICK)
     assert_close(run(cuda, p), run(reference.BACKEND, p))
 
@@ -493,7 +515,7 @@ def test_more_classes_than_lanes(cuda, path):
 @pytest.mark.parametrize("path", PATHS)
 def test_scores_that_underflow(cuda, path):
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     p = problem(lengths, 8, 3, QUICK, spread=400.0)
     out, expected = run(cuda, p), run(reference.BACKEND, p)
     assert int((out.status & 16).max()) == 16
@@ -503,7 +525,7 @@ def test_scores_that_underflow(cuda, path):
 @pytest.mark.parametrize("path", PATHS)
 def test_items_that_are_not_finite(cuda, path):
     shared, lengths = PATHS[path]
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     p = problem(lengths, 8, 3, QUICK)
     p.values[1, 0, 3] = float("nan")
     p.attention[sum(lengths) - 2] = float("inf")
@@ -569,7 +591,7 @@ def test_more_rankings_than_one_launch_takes(cuda):
 
 def test_an_order_that_is_no_permutation_is_marked_and_nothing_else_changes(cuda):
     for path in PATHS.values():
-        emulator.module().set_device(2, path[0])
+        use_device(path[0])
         lengths = [n for n in path[1] if n > 1]
         p = problem(lengths, 8, 3, QUICK)
         bad = p.orders[0].clone()
@@ -593,7 +615,7 @@ def test_negative_weights_are_marked(cuda):
     assert not out.status[1] & INVALID
 
 
-@pytest.mark.parametrize("shared", [H100[1], 3000])
+@pytest.mark.parametrize("shared", [H100, 3000])
 @pytest.mark.parametrize(
     "offsets",
     [[0, 50, 30, 90], [10, 40, 60, 90], [0, 40, 60, 80], [0, -70, 60, 90], [0, 2**40, 40, 90]],
@@ -601,7 +623,7 @@ def test_negative_weights_are_marked(cuda):
 def test_offsets_that_make_no_sense_are_marked_and_nothing_is_read_out_of_bounds(
     cuda, offsets, shared
 ):
-    emulator.module().set_device(2, shared)
+    use_device(shared)
     p = problem([40, 20, 30], 8, 3, (RankingKind.ATTENTION,))
     object.__setattr__(p, "offsets", torch.tensor(offsets))
     out = run(cuda, p)
@@ -615,7 +637,7 @@ def test_offsets_that_make_no_sense_are_marked_and_nothing_is_read_out_of_bounds
 
 def test_more_long_instances_than_there_is_room_for_are_marked(cuda):
     """Eight times the same 900 items: the workspace is for long ones that do not overlap."""
-    emulator.module().set_device(2, 20000)
+    use_device(20000)
     p = problem([900, *[0] * 14], 8, 3, (RankingKind.ATTENTION,))
     object.__setattr__(p, "offsets", torch.tensor([0, 900] * 8))
     out = run(cuda, p)

@@ -72,12 +72,13 @@ PYBIND11_MODULE(_emu, m) {
         "The order in which emulated threads and blocks run.");
   m.def(
       "set_device",
-      [](int multiprocessors, int shared_bytes) {
+      [](int multiprocessors, int shared_bytes, int quarter) {
         fae::emulated_device() =
-            fae::DeviceInfo{multiprocessors, 4 * (shared_bytes + 1024), shared_bytes};
+            fae::DeviceInfo{multiprocessors, 4 * (quarter + 1024), shared_bytes};
       },
-      py::arg("multiprocessors"), py::arg("shared_bytes"),
-      "The emulated device: blocks resident at once, shared memory a block may have.");
+      py::arg("multiprocessors"), py::arg("shared_bytes"), py::arg("quarter"),
+      "The emulated device: blocks resident at once, the shared memory that one block may have and "
+      "that each of four on a multiprocessor has.");
   m.def("meetings", &emu::meetings, "How often an emulated thread was resumed.");
   m.def("reversed_by", [](const std::string& fault) {
     return reversed_by(fault == "none"           ? Fault::kNone
