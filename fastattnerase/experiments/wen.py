@@ -187,7 +187,8 @@ class Options:
             raise RunError(f"tvd is {self.tvd}; a number above 0 is needed")
         self.measurement("normal")
         try:
-            self.model(Unit("sst", *BEST, "softmax", "normal"))
+            for encoder in ENCODERS:
+                self.model(Unit("sst", encoder, BEST[1], "softmax", "normal"))
             self.training(0)
         except ValueError as error:
             raise RunError(str(error)) from error

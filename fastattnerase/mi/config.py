@@ -9,6 +9,7 @@ from typing import Literal
 from fastattnerase.mi.clusters import CANDIDATES, Algorithm, Search
 from fastattnerase.mi.grouping import Exclude
 
+_MOST_SHUFFLES = 100_000  # all of them are in memory
 _CHOICES: dict[str, tuple[str, ...]] = {
     "weight_rule": ("kth", "selected"),
     "instances": ("all_ranks", "each_rank"),
@@ -131,3 +132,5 @@ class Config:
             )
         if not 0 < self.confidence < 1:
             raise ValueError(f"confidence is {self.confidence}; it must lie between 0 and 1")
+        if self.shuffles > _MOST_SHUFFLES:
+            raise ValueError(f"shuffles is {self.shuffles}; it must be at most {_MOST_SHUFFLES:,}")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from fastattnerase.models.errors import ModelError
 
+_LARGEST = 65_536  # width or depth: more is a slip of the pen, and no memory holds it
 _CHOICES = {
     "activation": ("tanh", "relu"),
     "gumbel_noise": ("fresh", "shared"),
@@ -83,11 +84,12 @@ class ModelConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "hidden_size", "attention_depth"):
-            if getattr(self, name) < 1:
-                raise ModelError(f"{name}: got {getattr(self, name)}; at least 1 is needed")
-        if self.attention_size is not None and self.attention_size < 1:
-            raise ModelError(f"attention_size: got {self.attention_size}; at least 1 is needed")
+        for name in ("embedding_size", "hidden_size", "attention_size", "attention_depth"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= _LARGEST:
+                raise ModelError(
+                    f"{name}: got {value}; at least 1, at most {_LARGEST:,}, is needed"
+                )
         if self.embedding_max_norm is not None and not self.embedding_max_norm > 0:
             raise ModelError(
                 f"embedding_max_norm: got {self.embedding_max_norm}; a positive number is needed, "

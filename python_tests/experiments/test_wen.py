@@ -274,6 +274,8 @@ def test_what_cannot_be_measured_is_said(finished: Workspace, tmp_path: Path) ->
         ({"adversary_patience": 0}, "adversary_patience is 0; at least 1 is needed"),
         ({"attention_size": 0}, "attention_size is 0; at least 1 is needed"),
         ({"max_test": 0}, "max_test is 0; at least 1 is needed"),
+        ({"channels": 10**9}, "hidden_size: got 1000000000; at least 1, at most 65,536"),
+        ({"shuffles": 10**9}, "shuffles is 1000000000; it must be at most 100,000"),
         ({"strength": -1.0}, r"strength is -1.0; a number from 0 is needed"),
         ({"strength": np.nan}, "strength is nan; a number from 0 is needed"),
         ({"tvd": np.nan}, "tvd is nan; a number above 0 is needed"),

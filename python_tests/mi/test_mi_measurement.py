@@ -311,6 +311,7 @@ def test_errors_say_what_to_do() -> None:
         ({"weight_threshold": np.inf}, "weight_threshold is inf; it must be a number from 0"),
         ({"weight_threshold": np.nan}, "weight_threshold is nan; it must be a number from 0"),
         ({"length_percentile": np.nan}, "length_percentile is nan"),
+        ({"shuffles": 10**9}, "shuffles is 1000000000; it must be at most 100,000"),
         ({"weight_share": np.nan}, "weight_share is nan"),
         ({"confidence": np.nan}, "confidence is nan"),
         ({"weight_share": 0.0}, "weight_share is 0.0"),
