@@ -73,6 +73,31 @@ struct Team {
     return reduce(x ? 1 : 0, [](int a, int b) { return a | b; }) != 0;
   }
 
+  // The sum of `value` over the threads below this one, and over all.
+  FAE_DEV double below(double value, double& total) const {
+    double up = value;
+#pragma unroll 1
+    for (int o = 1; o < 32; o <<= 1) {
+      const double from_below = __shfl_up_sync(kAllLanes, up, o);
+      if (lane() >= o) up += from_below;
+    }
+    double sum = __shfl_up_sync(kAllLanes, up, 1);
+    if (lane() == 0) sum = 0;
+    total = __shfl_sync(kAllLanes, up, 31);
+    if (kWarp) return sum;
+    if (lane() == 31) words[warp()] = up;
+    __syncthreads();
+    double before = 0;
+    total = 0;
+#pragma unroll 1
+    for (int w = 0; w < warps(); ++w) {
+      if (w == warp()) before = total;
+      total += words[w];
+    }
+    __syncthreads();
+    return before + sum;
+  }
+
   // The sums of `value` over the threads below and above this one, never by subtraction.
   FAE_DEV void exclusive(double value, double& below, double& above) const {
     double up = value, down = value;

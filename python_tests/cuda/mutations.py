@@ -80,7 +80,7 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("walk.cuh", "survives = survives || v.a", "v.a[item(t)] > 0", "true"),
     ("walk.cuh", "close <= event && close < n", "close <= event", "true"),
     ("walk.cuh", "return chunk < 8 ? 8 : chunk;", "chunk < 8 ? 8 : chunk", "chunk"),
-    ("walk.cuh", "         chunk <= kMostRanks;", "chunk <= kMostRanks", "true"),
+    ("walk.cuh", "return chunk <= kMostRanks ?", "chunk <= kMostRanks", "true"),
     ("facts.cuh", "if (chunk < 8) chunk = 8;", "chunk < 8", "false"),
     ("facts.cuh", "const int end = begin + chunk < m", "begin + chunk < m", "true"),
     ("facts.cuh", "if (i < 0 || i >= v.n)", "i >= v.n", "i > v.n"),

@@ -346,14 +346,38 @@ def test_one_item_alone_that_leaves_a_tie(cuda, path):
     assert out.single_flip_label[:3].tolist() == [0, 0, -1]
 
 
+@pytest.mark.parametrize("order", ["backward", "apart"])
 @pytest.mark.parametrize("keep", [False, True])
-def test_more_ranks_than_a_thread_has_bits(cuda, keep):
-    """2,200 ranks are 69 for each of 32 threads."""
-    for shared in (H100, 3000):
+@pytest.mark.parametrize("C", [1, 2, 6])
+def test_more_ranks_than_a_thread_has_bits(cuda, C, keep, order):
+    """2,200 ranks are 69 for each of 32 threads, 9,000 more than a block takes in two steps."""
+    emulator.module().set_schedule(order, C)
+    kinds = (RankingKind.ATTENTION, RankingKind.PRODUCT, RankingKind.RANDOM)
+    for shared, n in ((H100, 2200), (3000, 2200), (3000, 9000)):
         use_device(shared)
-        p = problem([2200], 3, 2, (RankingKind.ATTENTION, RankingKind.PRODUCT), keep=keep)
-        p.head_bias[:] = torch.tensor([0.0, 0.4])
-        assert_close(run(cuda, p, 0), run(reference.BACKEND, p, 0))
+        p = problem([n], 4, C, kinds, keep=keep)
+        for bias in (0.0, 0.4, 3.0):
+            p.head_bias[:, -1] = bias
+            assert_close(run(cuda, p, 0), run(reference.BACKEND, p, 0))
+
+
+def test_a_flip_at_any_rank_of_a_long_order(cuda):
+    """Of 4,500 items that of rank r speaks for the label, three times the last, which does not."""
+    use_device(3000)
+    n = 4500
+    for r in (0, 1, 403, 404, 2000, 4096, n - 3):
+        p = problem([n], 1, 3, (RankingKind.GIVEN_ORDER,), is_scores=False)
+        p.values.fill_(0)
+        p.values[[r, n - 1], 0, 0] = torch.tensor([3.0, -1])
+        p.head_weight[:, 0, 0] = torch.tensor([0.0, 1, 0])
+        p.head_bias.zero_()
+        p.attention.fill_(1)
+        object.__setattr__(p, "orders", (torch.arange(n),))
+        out = run(cuda, p, 0)
+        # Label 1; without item r class 0 has 0, class 1 has -1.
+        assert (out.label.item(), out.first_flip.item()) == (1, r + 1)
+        assert (out.flip_label.item(), out.status.item()) == (0, 0)
+        assert out.removed_mass.item() == pytest.approx((r + 1) / n, abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [16, 32, 64, 300])
