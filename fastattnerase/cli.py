@@ -34,7 +34,7 @@ from fastattnerase.inputs import (
 )
 from fastattnerase.measuring import measure
 
-# Everything heavy is imported inside the commands, so that --help answers at once.
+# Everything heavy but torch is imported inside the commands, so that --help answers soon.
 if TYPE_CHECKING:
     from fastattnerase.data import DataConfig
     from fastattnerase.experiments.serrano_smith import Config, Result, Source

@@ -21,7 +21,7 @@ PAGE = "wen.html"
 CHANCE = " *"  # after a tau that is within the interval of tau with outputs shuffled
 _CAPTIONS = {
     "figure-2-weighted": "Figure 2 of the paper: weighted tau of every seed, by attention and "
-    "encoder.",
+    "encoder. Hollow: not different from chance.",
     "figure-2-plain": "The same with plain tau, which does not depend on how skewed attention is.",
     "tau-and-skew": "Both taus against the skew of attention. Where weights are peaked, weighted "
     "tau asks little more than whether the first rank informs most.",

@@ -84,7 +84,8 @@ def _grid(grid: pd.DataFrame, tau: str, titles: dict[str, str]) -> Figure:
                         & (grid["attention"] == attention)
                         & (grid["encoder"] == encoder)
                     )
-                    values = grid.loc[chosen, tau].dropna().to_numpy()
+                    known = grid[chosen].dropna(subset=[tau])
+                    values = known[tau].to_numpy()
                     colour = ENCODER_COLOURS[encoder]
                     if len(values) > 2:
                         axes.boxplot(
@@ -98,15 +99,18 @@ def _grid(grid: pd.DataFrame, tau: str, titles: dict[str, str]) -> Figure:
                             whiskerprops={"color": colour},
                             capprops={"color": colour},
                         )
-                    axes.plot(
-                        np.full(len(values), place + shift),
-                        values,
-                        linestyle="none",
-                        marker="o",
-                        markersize=3.6,
-                        color=colour,
-                        label=ENCODER_NAMES[encoder] if place == 0 else "_",
-                    )
+                    chance = known[f"{tau}_chance"].eq(True).to_numpy()
+                    for group, fill in ((~chance, colour), (chance, "white")):
+                        axes.plot(
+                            np.full(group.sum(), place + shift),
+                            values[group],
+                            linestyle="none",
+                            marker="o",
+                            markersize=3.6,
+                            color=colour,
+                            markerfacecolor=fill,
+                            label=ENCODER_NAMES[encoder] if fill == colour and not place else "_",
+                        )
             axes.axhline(0, color="#4a5058", linewidth=0.8)
             axes.set_xticks(range(len(attentions)), attentions)
             axes.set_xlim(-0.5, len(attentions) - 0.5)

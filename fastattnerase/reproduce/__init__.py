@@ -1,7 +1,7 @@
 """`fastattnerase reproduce PAPER`: whole papers with one command.
 
 A file beside this one is a command: it registers itself with `app` when imported. Nothing heavy is
-imported there outside the command's function, so that `--help` answers at once.
+imported there outside the command's function, so that `--help` answers soon.
 """
 
 import importlib

@@ -145,12 +145,17 @@ def test_a_table_without_rows_is_no_file(study: tuple[Path, Path], tmp_path: Pat
 def test_legends_name_what_is_drawn(study: tuple[Path, Path]) -> None:
     root, out = study
     workspace = Workspace(OPTIONS, root, out)
-    for name, figure in figures(collect(workspace.results(), out), {"sst": "SST"}):
+    tables = collect(workspace.results(), out)
+    for name, figure in figures(tables, {"sst": "SST"}):
         assert all(axes.get_legend() is None for axes in figure.axes)  # none covers a panel
         [legend] = figure.legends
         texts = {text.get_text() for text in legend.get_texts()}
         if name.startswith("figure-2"):
             assert texts == {"BiLSTM"}
+            column = f"{name.removeprefix('figure-2-')}_chance"
+            marks = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+            hollow = sum(len(x.get_xdata()) for x in marks if x.get_markerfacecolor() == "white")
+            assert hollow == tables["figure_2"][column].sum()
         if name == "tau-and-skew":
             assert texts == {"BiLSTM, additive"}
 
