@@ -30,7 +30,7 @@ ROOT = emulator.ROOT
 BARRIER = re.compile(
     r"^(\s*)((?:here\.)?(?:team(?:\(\))?\.)?(?:sync\(\)|__syncthreads\(\)|__syncwarp\(\)));\s*$"
 )
-FUNCTION = re.compile(r"^ *(?:FAE_DEV|FAE_NOINLINE|__global__)[^;=(]*?(\w+)\(")
+FUNCTION = re.compile(r"^ *(?:__host__ )?(?:FAE_DEV|FAE_NOINLINE|__global__|inline)[^;=(]*?(\w+)\(")
 SWITCH = """
 namespace emu {
 // The mutant that is switched on; see python_tests/cuda/mutations.py.
@@ -56,7 +56,7 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("sort.cuh", "if (a > b || (a == b", "i < j", "i > j"),
     ("sort.cuh", "if (b < m) order_memory", "b < m", "b < m - 1"),
     ("sort.cuh", "if (b < n) order_memory", "b < n", "b < n - 1"),
-    ("sort.cuh", "const bool flip = j == k >> 1;", "j == k >> 1", "false"),
+    ("sort.cuh", "const bool flip = j == k >> 1;", "j == k >> 1", "j < 0"),
     ("walk.cuh", "(m == 0 && c < y)));", "m == 0 && c < y", "false"),
     ("walk.cuh", "near = near || (c != y && fabs(m) < tolerance);", "fabs(m) < tolerance", "false"),
     ("walk.cuh", "static_cast<int>(order[anew(keep)", "n - 1 - t", "t"),
@@ -81,7 +81,7 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("walk.cuh", "close <= event && close < n", "close <= event", "true"),
     ("walk.cuh", "return chunk < 8 ? 8 : chunk;", "chunk < 8 ? 8 : chunk", "chunk"),
     ("walk.cuh", "return chunk <= kMostRanks ?", "chunk <= kMostRanks", "true"),
-    ("facts.cuh", "if (chunk < 8) chunk = 8;", "chunk < 8", "false"),
+    ("facts.cuh", "return chunk < 8 ? 8 : chunk;", "chunk < 8", "false"),
     ("facts.cuh", "const int end = begin + chunk < m", "begin + chunk < m", "true"),
     ("facts.cuh", "if (i < 0 || i >= v.n)", "i >= v.n", "i > v.n"),
     ("facts.cuh", "if (i < 0 || i >= v.n)", "i < 0", "false"),
@@ -117,7 +117,7 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("project.cuh", "if (index < last) write", "index < last", "true"),
     ("project.cuh", "for (int d = q * kVec; d < D; d +=", "d < D", "d < D - 1"),
     ("project.cuh", "for (int d = q * kVec; d < D; d +=", "q * kVec", "q * kVec + 1"),
-    ("project.cuh", "(i < rows.n ? i : rows.n - 1)", "i < rows.n", "i <= rows.n"),
+    ("project.cuh", "i = i < rows.n ? i : rows.n - 1;", "i < rows.n", "i <= rows.n"),
     ("project.cuh", "(c0 + c < rows.C ? c0 + c", "c0 + c < rows.C", "c0 + c <= rows.C"),
     ("project.cuh", "if (!is_finite(rounded)) rows.bad", "!is_finite(rounded)", "false"),
     ("project.cuh", "square > 1e-25 && square < 1e35", "square > 1e-25", "true"),
@@ -132,7 +132,7 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("sweep.cuh", "broken = at >= static_cast", "at", "0ull"),
     ("sweep.cuh", "state.view.bad[i] = bad[i]", "state.view.n", "0"),
     ("sweep.cuh", "if (m.sorted != winner)", "m.sorted != winner", "false"),
-    ("sweep.cuh", "turn.near != 0 && team.leads()", "turn.near != 0", "false"),
+    ("sweep.cuh", "threadIdx.x == 0 && state.turn.near", "state.turn.near != 0", "false"),
     ("sweep.cuh", "s.turn.near != 0, kNearTie", "s.turn.near != 0", "false"),
     ("layout.cuh", "l.cs = static_cast", "(C | 1)", "(C - 1)"),
     ("layout.cuh", "l.s = reserve", "items * l.cs * real_bytes", "items * l.cs * real_bytes - 16"),
@@ -140,6 +140,67 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("layout.cuh", "return P > 32 * each ?", "32 * each", "64 * each"),
     ("team.cuh", "if (lane() >= o) up +=", "lane() >= o", "true"),
     ("team.cuh", "w > warp(); --w", "w > warp()", "w > warp() + 1"),
+    ("pack.cuh", "const bool taken = mine && end <= l.rows", "end <= l.rows", "true"),
+    ("pack.cuh", "if (team.rank >= o) end += below", "team.rank >= o", "true"),
+    ("pack.cuh", "state.turn.brief = left & ~all", "left & ~all", "0u"),
+    ("pack.cuh", "bad[i] = 0;", "0", "1"),
+    ("pack.cuh", "v[i] = i < n ? x[i] : 0.0", "i < n", "i < n - 1"),
+    ("pack.cuh", "const int half = n < 8", "n < 8 ? n : 8", "n"),
+    ("pack.cuh", "wrong = wrong || is_nan(load_real", "is_nan", "false && is_nan"),
+    ("pack.cuh", "seen != (1u << v.n) - 1u", "seen != (1u << v.n) - 1u", "false"),
+    ("pack.cuh", "odd = odd || bad[i] != 0", "bad[i] != 0", "false"),
+    ("pack.cuh", "odd = odd || bad[i] != 0", "is_nan(e)", "false"),
+    ("pack.cuh", "odd = odd || bad[i] != 0", "e < 0", "false"),
+    ("pack.cuh", "top - bottom > kUnderflowSpan", "kUnderflowSpan", "1000.0"),
+    ("pack.cuh", "if (!is_finite(bias))", "!is_finite(bias)", "false"),
+    ("pack.cuh", "if (c == 0 || logit > highest)", "logit > highest", "logit >= highest"),
+    ("pack.cuh", "const int j = sizeof(S) == 8", "sizeof(S) == 8", "true"),
+    ("pack.cuh", "const int j = sizeof(S) == 8", "C - 2 - k", "k"),
+    ("pack.cuh", "if (fabs(margin) < slot.tolerance) slot", "slot.tolerance", "0.0"),
+    ("pack.cuh", "if (j == 0 || margin < least)", "margin < least", "margin <= least"),
+    ("pack.cuh", "if (j == i) continue;", "j == i", "false"),
+    ("pack.cuh", "v.g[i] - (others > 0 ?", "others > 0", "true"),
+    ("pack.cuh", "others += j == i ? 0.0", "j == i", "false"),
+    ("pack.cuh", "sum += j == i ? 0.0", "j == i", "j < 0"),
+    ("pack.cuh", "if (!(v.a[i] > 0)) return 0;", "!(v.a[i] > 0)", "false"),
+    ("pack.cuh", "row == -v.C ? last", "row == -v.C", "false"),
+    ("pack.cuh", "(w[k] ^ w[k - 1]) <= kLow", "(w[k] ^ w[k - 1]) <= kLow", "false"),
+    ("pack.cuh", ">= key) break;", "packed_word(v, stream, v.item(to - 1)) >= key",
+     "packed_word(v, stream, v.item(to - 1)) > key"),
+    ("pack.cuh", "bound[j] = tile + j < y", "tile + j < y", "false"),
+    ("pack.cuh", "near = near | (fabs(sums[j]) < tolerance)", "fabs(sums[j]) < tolerance", "false"),
+    ("pack.cuh", "empty_flips) & (t < n - 1)", "t < n - 1", "t < n"),
+    ("pack.cuh", "removed = (keep ? found", "keep ? found : !flips_here", "!flips_here"),
+    ("pack.cuh", "if (event < 0 && !empty_flips)", "!empty_flips", "true"),
+    ("pack.cuh", "if ((nears & counted) != 0)", "(nears & counted) != 0", "nears != 0"),
+    ("pack.cuh", "(alive >> event & 1u) != 0", "(alive >> event & 1u) != 0", "true"),
+    ("pack.cuh", "for (int t = 0; t <= event; ++t)", "t <= event", "t < event"),
+    ("pack.cuh", "if (k > 0 && (margin < 0", "k > 0", "k >= 0"),
+    ("pack.cuh", "if (k > 0 && (margin < 0", "column < y", "column > y"),
+    ("pack.cuh", "slot.tolerance * mass) near = k", "slot.tolerance * mass", "0.0"),
+    ("pack.cuh", "if (flip < slot.size)", "flip < slot.size", "flip <= slot.size"),
+    ("pack.cuh", "if (slot.nearest <=", "found ? size : slot.positives", "n"),
+    ("pack.cuh", "flag(v.slot.near_tie != 0", "v.slot.near_tie != 0", "false"),
+    ("project.cuh", "D - d < kChunk ?", "D - d < kChunk", "false"),
+    ("project.cuh", "load(anew(d) + kChunk)", "kChunk", "0"),
+    ("project.cuh", "if (c0 + c < rows.C) s[c0", "c0 + c < rows.C", "true"),
+    ("project.cuh", "if (!finite) rows.bad", "!finite", "false"),
+    ("project.cuh", "squares > 1e-25f && squares", "squares > 1e-25f", "true"),
+    ("project.cuh", "if (rows.items != nullptr)", "rows.items != nullptr", "false"),
+    ("project.cuh", "room >= size / 32 * staged", "room >= size / 32 * staged", "true"),
+    ("project.cuh", "rows.n <= kMostPacked ?", "rows.n <= kMostPacked", "false"),
+    ("walk.cuh", "take_smaller(least, flip_label, saved[c]", "saved[c] + after[c]", "after[c]"),
+    ("walk.cuh", "if (event == n && stays", "event == n", "true"),
+    ("walk.cuh", "if (close == n && nears", "close == n", "true"),
+    ("walk.cuh", ": empty_flips) & (t < n - 1)", "t < n - 1", "t < n"),
+    ("walk.cuh", "if (event == -2 && empty_flips)", "empty_flips", "false"),
+    ("walk.cuh", "bool survives = saved_mass > 0", "saved_mass > 0", "false"),
+    ("walk.cuh", "class_sums(team, v, event + 1", "event + 1", "event"),
+    ("walk.cuh", "next[classes[j]] = before + here", "before + here_in_all", "before"),
+    ("team.cuh", "if (w == warp()) before", "w == warp()", "w == warp() + 1"),
+    ("sweep.cuh", "if (left > 0) {", "left > 0", "left >= 0"),
+    ("sweep.cuh", "number -= (left +", "(number + 1) * items - 1", "(number + 1) * items"),
+    ("sweep.cuh", "turn.count = launch.facts", "launch.facts[tile.slot].invalid", "false"),
     ("pooled.cu", "if (m < 0 || m >= p.M || d >= p.D) return;", "m >= p.M", "m > p.M"),
     ("pooled.cu", "if (m < 0 || m >= p.M || d >= p.D) return;", "d >= p.D", "d > p.D"),
     ("pooled.cu", "first_point + n < p.point_begin", "first_point + n < p.point_begin",
@@ -150,30 +211,40 @@ EDITS: list[tuple[str, str, str, str]] = [
 # Mutants that no test can tell from the original, and why.
 ROUNDING = "equivalent: other partial sums, the same results but for rounding"
 EQUIVALENT: dict[str, str] = {
-    "walk.cuh: `chunk < 8 ? 8 : chunk` becomes `chunk`": ROUNDING,
-    "facts.cuh: `chunk < 8` becomes `false`": ROUNDING,
-    "rankings.cuh: `rounding < kSafeError * others` becomes `true`": "equivalent up to some 10^4 "
-    "items: what is left of a total that cancels is near a tie, and those are added up again",
-    "project.cuh: `c0 + c < rows.C` becomes `c0 + c <= rows.C`": "equivalent in its results: reads "
-    "a row behind the head, for a sum that nobody uses (AddressSanitizer sees it)",
+    "walk.cuh, walk_chunk: `chunk < 8 ? 8 : chunk` becomes `chunk`": ROUNDING,
+    "facts.cuh, class_chunk: `chunk < 8` becomes `false`": ROUNDING,
+    "rankings.cuh, erase_singles: `rounding < kSafeError * others` becomes `true`": "equivalent up "
+    "to some 10^5 items: what is left of a total that cancels is near a tie, and those are added up again",
+    "project.cuh, project_features: `c0 + c < rows.C` becomes `c0 + c <= rows.C`": "equivalent "
+    "in its results: reads a row behind the head, for a sum that nobody uses (AddressSanitizer sees it)",
 }
 
 
 @dataclass(frozen=True)
 class Mutant:
     file: str
-    line: int
+    function: str
     name: str
 
     @property
     def key(self) -> str:
         """What EQUIVALENT knows it by: lines move."""
-        return f"{self.file}: {self.name}"
+        return f"{self.file}, {self.function}: {self.name}"
 
     @property
     def place(self) -> str:
         """The start of its row."""
-        return f"| `{self.file}:{self.line + 1}` | {self.name.replace('|', chr(92) + '|')}"
+        name = self.name.replace("|", chr(92) + "|")
+        return f"| `{self.file}` | `{self.function}` | {name}"
+
+
+def function_of(lines: list[str], at: int) -> str:
+    """The function that line `at` is in."""
+    for line in reversed(lines[: at + 1]):
+        signature = FUNCTION.match(re.sub(r"__launch_bounds__\(\w+\)", "", line))
+        if signature:
+            return signature[1]
+    raise SystemExit(f"no function above {lines[at]}")
 
 
 def instrument(folder: Path) -> list[Mutant]:
@@ -186,29 +257,34 @@ def instrument(folder: Path) -> list[Mutant]:
         if not at or old not in lines[name][at[0]]:
             raise SystemExit(f"{name}: no line has {text!r} with {old!r}; update EDITS")
         edits.setdefault((name, at[0], old), []).append((len(found), new))
-        found.append(Mutant(name, at[0], f"`{old}` becomes `{new}`"))
+        function = function_of(lines[name], at[0])
+        found.append(Mutant(name, function, f"`{old}` becomes `{new}`"))
     # From the right, so that places on one line stay where they are.
-    places = [(name, line, lines[name][line].index(old), old) for name, line, old in edits]
-    for name, line, column, old in sorted(places, reverse=True):
+    spots = [(name, line, lines[name][line].index(old), old) for name, line, old in edits]
+    for name, line, column, old in sorted(spots, reverse=True):
         text = old
         for number, new in edits[name, line, old]:
             text = f"(emu::mutant({number}) ? ({new}) : ({text}))"
         before = lines[name][line]
         lines[name][line] = before[:column] + text + before[column + len(old) :]
     for name, all_lines in lines.items():
-        functions = [""]
         for i, line in enumerate(all_lines):
-            signature = FUNCTION.match(re.sub(r"__launch_bounds__\(\w+\)", "", line))
             match = BARRIER.match(line)
-            if signature:
-                functions.append(signature[1])
-            elif match:
+            if match:
+                function = function_of(all_lines, i)
+                barriers = sum(
+                    m.file == name and m.function == function and m.name.endswith("removed")
+                    for m in found
+                )
                 all_lines[i] = f"{match[1]}if (!emu::mutant({len(found)})) {match[2]};"
-                function = functions[-1]
-                ending = f" of `{function}` removed"
-                ordinal = sum(m.file == name and m.name.endswith(ending) for m in found) + 1
-                found.append(Mutant(name, i, f"`{match[2]}`, number {ordinal}{ending}"))
+                found.append(
+                    Mutant(name, function, f"`{match[2]}`, number {barriers + 1}, removed")
+                )
         (folder / name).write_text("\n".join(all_lines) + "\n")
+    places = [mutant.place for mutant in found]
+    twice = {place for place in places if places.count(place) > 1}
+    if twice:
+        raise SystemExit(f"several mutants of one name; tell them apart in EDITS: {twice}")
     header = folder / "emulator" / "emulator.h"
     header.write_text(header.read_text() + SWITCH)
     module = folder / "emulator" / "module.cpp"
