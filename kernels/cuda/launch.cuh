@@ -185,8 +185,8 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, std::int64_t row0
     take(l.long_a, p.T);
     take(l.long_items, p.T * 2 * kLongLanes);
     take(l.long_singles, needs.js || needs.drop ? p.T * 2 : 0);
-    take(l.long_keys, p.T * kLongLanes);
-    take(l.long_orders, p.T * 2 * kLongLanes);
+    take(l.long_keys, p.T * 2 * kLongLanes);
+    take(l.long_orders, p.T * 3 * kLongLanes);
     take(l.long_bad, p.T * (1 + kLongLanes));
     l.long_sum_words = kLongThreads /
                        class_lanes(static_cast<int>(std::min<std::int64_t>(p.C, 64))) *
@@ -268,12 +268,24 @@ void launch_of(const SweepParams& p, const DeviceInfo& device, void* stream) {
       FAE_LAUNCH(sweep_kernel<S>, plan.small_grid, kSmallThreads, kBlockArena + l.block_bytes,
                  stream, l);
       FAE_LAUNCH(long_facts<S>, plan.big_grid, kLongThreads, kState, stream, l);
-      if (l.needs.singles) {
-        l.stage = kLongSingles;
+      const auto share = [&](Stage what) {
+        l.stage = what;
         FAE_LAUNCH(long_tasks<S>, plan.big_grid, kLongThreads, kState + kTileBytes, stream, l);
+      };
+      if (l.needs.singles) share(kLongSingles);
+      // The minimal set is one more task than the rankings.
+      const int tasks = l.R + (wants_minimal(p) ? 1 : 0);
+      for (l.first_task = 0; l.first_task < tasks; l.first_task += kLongLanes) {
+        share(kLongKeys);
+        const auto* const kinds = l.rankings + l.first_task;
+        const int count = std::min(kLongLanes, l.R - l.first_task);
+        if (std::any_of(kinds, kinds + std::max(count, 0), sorts_keys)) {
+          share(kLongSort);
+          const int passes = merge_passes(p.T);
+          for (l.merge_pass = 0; l.merge_pass < passes; ++l.merge_pass) share(kLongMerge);
+        }
+        share(kLongWalk);
       }
-      l.stage = kLongOrders;
-      FAE_LAUNCH(long_tasks<S>, plan.big_grid, kLongThreads, kState + kTileBytes, stream, l);
     }
   }
 }

@@ -12,7 +12,7 @@ namespace fae {
 constexpr int kMaxRankings = 200;  // a launch; kernel arguments are 4 KiB
 constexpr int kRoundRankings = 8;  // sorted and walked at once
 constexpr int kWordsAThread = 16;  // of a sort in registers
-constexpr int kLongLanes = 4;      // blocks that share the tasks of a long instance
+constexpr int kLongLanes = 4;      // rankings of a long instance at once
 constexpr int kScan = 32;          // instances a warp classifies at once
 constexpr int kMostPacked = 16;    // items of an instance that a lane takes (pack.cuh)
 constexpr int kMostPackClasses = 16;
@@ -43,6 +43,7 @@ struct Facts {
 struct Counters {
   unsigned long long next_scan, next_mid, next_big;
   unsigned long long mid, big, longs;
+  unsigned long long longest;  // items of a long instance
 };
 
 // How far the search for the minimal set is.
@@ -62,7 +63,17 @@ struct PackLayout {
   int margins, a, g, words, stage, bias, prob, again, renorm, js, drop, min_order, total;
 };
 
-enum Stage : std::int32_t { kWarps, kMid, kBig, kProjectLong, kLongSingles, kLongOrders };
+enum Stage : std::int32_t {
+  kWarps,
+  kMid,
+  kBig,
+  kProjectLong,
+  kLongSingles,
+  kLongKeys,
+  kLongSort,
+  kLongMerge,
+  kLongWalk
+};
 
 // Kernel arguments.
 struct Launch {
@@ -76,6 +87,8 @@ struct Launch {
   int limit_warp, limit_mid, limit_big;  // the longest instances of each path, -1 for none
   int warp_bytes;                        // of shared memory, a warp of the first kernel
   int block_bytes;                       // a block of this one, behind its scratch
+  int first_task;                        // of long instances: lane l takes this one + l
+  int merge_pass;
   Needs needs;
   PackLayout pack;
   // Workspace.
@@ -91,8 +104,8 @@ struct Launch {
   double* long_a;              // [T]
   double* long_items;          // [kLongLanes, 2, T]
   double* long_singles;        // [2, T]: divergences and drops where a ranking is by them
-  Word* long_keys;             // [kLongLanes, T]
-  std::uint32_t* long_orders;  // [kLongLanes, 2, T]
+  Word* long_keys;             // [kLongLanes, 2, T]
+  std::uint32_t* long_orders;  // [kLongLanes, 3, T]: rankings, minimal sets, spare
   unsigned char* long_bad;     // [1 + kLongLanes, T]
   double* long_sums;           // [blocks, long_sum_words]
   std::int64_t long_sum_words;

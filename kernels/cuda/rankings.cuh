@@ -280,6 +280,12 @@ FAE_NOINLINE __device__ Word word_of(int r, int i) {
   return ranking_word(v, ranking, f.finite, stream, i);
 }
 
+// Where a long instance's pairs are between passes.
+template <typename S>
+FAE_DEV Pairs spare_pairs(const View<S, std::uint32_t>& v) {
+  return Pairs{v.buffer + v.launch.p.T, v.orders + 2 * v.launch.p.T};
+}
+
 // Sorts the turn's orders at once, rankings into v.orders [count, n], one of the minimal set's into
 // v.min_order.
 template <bool kWarp, typename S, typename Idx>
@@ -292,8 +298,8 @@ FAE_NOINLINE __device__ void sort_rankings() {
   const auto word = [&](int r, int i) { return word_of<kWarp, S, Idx>(r, i); };
   if constexpr (sizeof(Idx) == 4) {
     FAE_SHARED(shared);
-    sort_long<Idx>(team, v.n, shared + kBlockArena + kStateBytes, v.buffer, order,
-                   [&](int i) { return word(0, i); });
+    sort_long(team, v.n, shared + kBlockArena + kStateBytes, Pairs{v.buffer, order}, spare_pairs(v),
+              [&](int i) { return word(0, i); });
   } else {
     switch (words_a_thread(count * v.P, team.size)) {
       case 1:

@@ -7,7 +7,8 @@
 // word is the key's order-preserving bits with the lowest ones replaced by the position, which
 // makes the sort stable and carries the position for nothing; keys that agree in the bits that
 // are left are put right afterwards from the full keys.
-// Long instances: (key, position) pairs in device memory, tiles of them in shared memory.
+// Long instances: (key, position) pairs in device memory, tiles of them sorted in shared memory and
+// merged.
 //
 // Operations: log2 P (log2 P + 1) / 4 comparisons an element, 6 instructions each (64 bit).
 #pragma once
@@ -161,69 +162,148 @@ FAE_DEV void sort_orders(const Team<kWarp>& team, int count, int n, int P, Word*
   }
 }
 
-// The same for n > the registers of the team: pairs in device memory. `keys` and `order` [n] are
-// filled from `word`; `tile` has kTilePairs words and as many positions behind them.
+// More than the team has registers for: (key, position) pairs in device memory. Tiles are sorted in
+// shared memory, then runs of sorted tiles are merged two by two, a tile of the result at a time.
+// Tiles of a pass do not depend on each other: they are one block's or many blocks'.
 constexpr int kTilePairs = 4096;
 constexpr int kTileBytes = kTilePairs * 12;
 
-template <typename Idx>
-FAE_DEV void order_memory(Word* keys, Idx* order, int low, int high) {
-  const Word a = keys[low], b = keys[high];
-  const Idx i = order[low], j = order[high];
-  if (a > b || (a == b && i < j)) return;
-  keys[low] = b;
-  keys[high] = a;
-  order[low] = j;
-  order[high] = i;
+struct Pairs {
+  Word* keys;
+  std::uint32_t* order;
+};
+
+// Passes of merges that n pairs take.
+__host__ FAE_DEV int merge_passes(std::int64_t n) {
+  int passes = 0;
+  for (std::int64_t width = kTilePairs; width < n; width *= 2) ++passes;
+  return passes;
 }
 
-template <typename Idx, typename KeyOf>
-FAE_DEV void sort_long(const Team<false>& team, int n, unsigned char* tile, Word* keys, Idx* order,
-                       KeyOf word) {
-  Word* tile_keys = reinterpret_cast<Word*>(tile);
-  Idx* tile_order = reinterpret_cast<Idx*>(tile + kTilePairs * 8);
-  // One pass over all tiles: the comparisons of merges of size `from` … `to` at distances below
-  // the tile's size.
-  const auto within_tiles = [&](int from, int to, bool fill) {
-    for (int base = 0; base < n; base += kTilePairs) {
-      const int m = n - base < kTilePairs ? n - base : kTilePairs;
-      for (int i = team.rank; i < m; i += team.size) {
-        tile_keys[i] = fill ? word(base + i) : keys[base + i];
-        tile_order[i] = fill ? static_cast<Idx>(base + i) : order[base + i];
-      }
-      team.sync();
-      for (int k = from; k <= to; k <<= 1) {
-        const bool flip = k <= kTilePairs;
-        for (int j = (flip ? k : 2 * kTilePairs) >> 1; j > 0; j >>= 1) {
-          if (!flip && j == kTilePairs) continue;
-          const bool first = flip && j == k >> 1;
-          for (int t = team.rank; t < kTilePairs / 2; t += team.size) {
-            const int a = (t / j) * 2 * j + t % j;
-            const int b = first ? (a ^ (k - 1)) : a + j;
-            if (b < m) order_memory(tile_keys, tile_order, a, b);
-          }
-          team.sync();
-        }
-      }
-      for (int i = team.rank; i < m; i += team.size) {
-        keys[base + i] = tile_keys[i];
-        order[base + i] = tile_order[i];
-      }
-      team.sync();
-    }
-  };
-  within_tiles(2, kTilePairs, true);
-  for (std::int64_t k = 2 * kTilePairs; k < 2 * static_cast<std::int64_t>(n); k <<= 1) {
-    for (std::int64_t j = k >> 1; j >= kTilePairs; j >>= 1) {
+FAE_DEV void order_memory(const Pairs& pairs, int low, int high) {
+  const Word a = pairs.keys[low], b = pairs.keys[high];
+  const std::uint32_t i = pairs.order[low], j = pairs.order[high];
+  if (a > b || (a == b && i < j)) return;
+  pairs.keys[low] = b;
+  pairs.keys[high] = a;
+  pairs.order[low] = j;
+  pairs.order[high] = i;
+}
+
+FAE_DEV Pairs tile_pairs(unsigned char* tile) {
+  return Pairs{reinterpret_cast<Word*>(tile),
+               reinterpret_cast<std::uint32_t*>(tile + kTilePairs * 8)};
+}
+
+// Sorts the items base … base + kTilePairs - 1 of n into the same places of `to`.
+template <typename KeyOf>
+FAE_DEV void sort_tile(const Team<false>& team, unsigned char* tile, int n, int base,
+                       const Pairs& to, KeyOf word) {
+  const Pairs here = tile_pairs(tile);
+  const int m = n - base < kTilePairs ? n - base : kTilePairs;
+#pragma unroll 1
+  for (int i = team.rank; i < m; i += team.size) {
+    here.keys[i] = word(base + i);
+    here.order[i] = static_cast<std::uint32_t>(base + i);
+  }
+  team.sync();
+#pragma unroll 1
+  for (int k = 2; k <= kTilePairs; k <<= 1) {
+#pragma unroll 1
+    for (int j = k >> 1; j > 0; j >>= 1) {
       const bool flip = j == k >> 1;
-      for (std::int64_t t = team.rank; t < k * ((n + k - 1) / k) / 2; t += team.size) {
-        const std::int64_t a = (t / j) * 2 * j + t % j;
-        const std::int64_t b = flip ? (a ^ (k - 1)) : a + j;
-        if (b < n) order_memory(keys, order, static_cast<int>(a), static_cast<int>(b));
+#pragma unroll 1
+      for (int t = team.rank; t < kTilePairs / 2; t += team.size) {
+        const int a = (t / j) * 2 * j + t % j;
+        const int b = flip ? (a ^ (k - 1)) : a + j;
+        if (b < m) order_memory(here, a, b);
       }
       team.sync();
     }
-    within_tiles(2 * kTilePairs, 2 * kTilePairs, false);
+  }
+#pragma unroll 1
+  for (int i = team.rank; i < m; i += team.size) {
+    to.keys[base + i] = here.keys[i];
+    to.order[base + i] = here.order[i];
+  }
+  team.sync();
+}
+
+// How many of the first `count` of two merged runs are of the first one, which wins ties.
+FAE_DEV int merge_split(const Word* first, int first_count, const Word* second, int second_count,
+                        int count) {
+  int low = count > second_count ? count - second_count : 0;
+  int high = count < first_count ? count : first_count;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (first[middle] >= second[count - 1 - middle]) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// Of the merge of runs of `width` pairs two by two, the pairs base … base + kTilePairs - 1.
+FAE_DEV void merge_tile(const Team<false>& team, unsigned char* tile, int n, std::int64_t width,
+                        int base, const Pairs& from, const Pairs& to) {
+  const Pairs here = tile_pairs(tile);
+  const std::int64_t run = base / (2 * width) * (2 * width);
+  const std::int64_t middle = run + width < n ? run + width : n;
+  const int first_count = static_cast<int>(middle - run);
+  const int second_count = static_cast<int>((middle + width < n ? middle + width : n) - middle);
+  const int begin = static_cast<int>(base - run);
+  const int left = first_count + second_count - begin;
+  const int count = left < kTilePairs ? left : kTilePairs;
+  const Word* const first = from.keys + run;
+  const Word* const second = from.keys + middle;
+  const int before = merge_split(first, first_count, second, second_count, begin);
+  const int after = merge_split(first, first_count, second, second_count, begin + count);
+  const int own = after - before;
+#pragma unroll 1
+  for (int i = team.rank; i < count; i += team.size) {
+    const std::int64_t at = i < own ? run + before + i : middle + (begin - before) + (i - own);
+    here.keys[i] = from.keys[at];
+    here.order[i] = from.order[at];
+  }
+  team.sync();
+  const int each = kTilePairs / team.size;
+  const int start = team.rank * each;
+  if (start < count) {
+    int a = merge_split(here.keys, own, here.keys + own, count - own, start);
+    int b = own + start - a;
+#pragma unroll 1
+    for (int i = start; i < start + each && i < count; ++i) {
+      const bool takes_first = a < own && (b >= count || here.keys[a] >= here.keys[b]);
+      const int at = takes_first ? a++ : b++;
+      to.keys[base + i] = here.keys[at];
+      to.order[base + i] = here.order[at];
+    }
+  }
+  team.sync();
+}
+
+// Where the pairs are before merge pass `pass`, such that the last one leaves them in `end`.
+FAE_DEV Pairs pairs_before(int n, int pass, const Pairs& end, const Pairs& spare) {
+  return (merge_passes(n) - pass) % 2 == 0 ? end : spare;
+}
+
+// The whole sort by one block.
+template <typename KeyOf>
+FAE_DEV void sort_long(const Team<false>& team, int n, unsigned char* tile, const Pairs& end,
+                       const Pairs& spare, KeyOf word) {
+#pragma unroll 1
+  for (int base = 0; base < n; base += kTilePairs) {
+    sort_tile(team, tile, n, base, pairs_before(n, 0, end, spare), word);
+  }
+#pragma unroll 1
+  for (int pass = 0; pass < merge_passes(n); ++pass) {
+#pragma unroll 1
+    for (int base = 0; base < n; base += kTilePairs) {
+      merge_tile(team, tile, n, static_cast<std::int64_t>(kTilePairs) << pass, base,
+                 pairs_before(n, pass, end, spare), pairs_before(n, pass + 1, end, spare));
+    }
   }
 }
 

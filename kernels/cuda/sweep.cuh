@@ -5,10 +5,10 @@
 //   sweep_kernel, kWarps        a warp an instance for short ones; lists the longer ones on the way
 //   sweep_kernel, kMid          a block of 128 threads an instance, four on a multiprocessor
 //   sweep_kernel, kBig          a block of 512 threads, all of a multiprocessor's shared memory
-//   sweep_kernel, kProjectLong; long_facts; long_tasks, kLongSingles and kLongOrders
+//   sweep_kernel, kProjectLong; long_facts; long_tasks
 //                               instances that outgrow shared memory: contributions in device
-//                               memory; all blocks share projection and single erasures, then a
-//                               block a ranking
+//                               memory; all blocks share projection, single erasures and sorts, a
+//                               launch a pass, the rest is a block's a ranking
 // Kernels whose instances cannot exist (they would be longer than T) are not launched. Grids are
 // persistent: work is taken from atomic counters; no result depends on who took it.
 //
@@ -205,6 +205,7 @@ FAE_DEV bool take_or_list(const Launch& launch, std::int64_t b, bool& broken) {
     broken = at >= static_cast<unsigned long long>(launch.max_longs);
     if (broken) return true;  // overlapping instances: more long ones than T can hold
     launch.longs[at] = b;
+    atomicMax(&launch.counters->longest, static_cast<unsigned long long>(n));
     launch.facts[at].norm2 = 0;
   }
   return false;
@@ -332,7 +333,7 @@ FAE_NOINLINE __device__ void open_long(const Launch& launch, std::int64_t slot, 
     double* const classes = launch.long_classes + slot * 5 * C;
     double* const items = launch.long_items + static_cast<std::int64_t>(task) * 2 * p.T + t0;
     std::uint32_t* const orders =
-        launch.long_orders + static_cast<std::int64_t>(task) * 2 * p.T + t0;
+        launch.long_orders + static_cast<std::int64_t>(task) * 3 * p.T + t0;
     state.facts = launch.facts[slot];
     state.turn.near = 0;
     new (&state.view) View<S, std::uint32_t>{
@@ -356,7 +357,7 @@ FAE_NOINLINE __device__ void open_long(const Launch& launch, std::int64_t slot, 
         classes + 3 * C,
         classes + 4 * C,
         launch.long_sums + blockIdx.x * launch.long_sum_words,
-        launch.long_keys + static_cast<std::int64_t>(task) * p.T + t0,
+        launch.long_keys + static_cast<std::int64_t>(task) * 2 * p.T + t0,
         orders,
         orders + p.T,
         launch.long_bad + static_cast<std::int64_t>(task_lane + 1) * p.T + t0};
@@ -371,12 +372,13 @@ struct Tile {
 };
 
 // The next tile of `items` items of long instances for this block, which takes the tiles k,
-// k + gridDim, … of them all: the turn's task is the instance's slot, its first the tile there.
-FAE_DEV Tile next_tile(const Launch& launch, const Turn& turn, int items) {
-  const std::int64_t slots = long_count(launch);
+// k + gridDim, … of them all, of each instance's once a lane: the turn's task is the instance's
+// slot, or slot times `lanes` plus the lane, its first the tile there.
+FAE_DEV Tile next_tile(const Launch& launch, const Turn& turn, int items, int lanes = 1) {
+  const std::int64_t slots = long_count(launch) * lanes;
   std::int64_t number = turn.first;
   for (int slot = turn.task; slot < slots; ++slot) {
-    const std::int64_t b = launch.longs[slot];
+    const std::int64_t b = launch.longs[slot / lanes];
     const std::int64_t t0 = launch.p.offsets[b];
     const std::int64_t left = launch.p.offsets[b + 1] - t0 - number * items;
     if (left > 0) {
@@ -539,55 +541,138 @@ FAE_NOINLINE __device__ void share_singles(const Launch& launch) {
   }
 }
 
-// What is left to do for the long instances: single erasures, or rankings and minimal sets, which
-// kLongLanes blocks an instance share.
+// Whether a ranking is a sort of keys.
+__host__ FAE_DEV bool sorts_keys(const DeviceRanking& ranking) {
+  return ranking.kind != kGivenOrder && ranking.kind != kGreedy && ranking.kind != kMinimal;
+}
+
+// The State of what lane `lane` has to do on the instance in `slot`, its turn that ranking's.
+template <typename S>
+FAE_DEV void open_task(const Launch& launch, std::int64_t slot, int lane) {
+  const int task = launch.first_task + lane;
+  const int kind = task < launch.R ? launch.rankings[task].kind : -1;
+  open_long<S>(launch, slot, lane, kind == kLeaveOneOut, kind == kLeaveOneOutDrop);
+  if (threadIdx.x == 0) {
+    Turn& turn = state_of<false, S, std::uint32_t>().turn;
+    turn.row = task;
+    turn.count = 1;
+  }
+  __syncthreads();
+}
+
+// Sorts or merges the block's next tile of a ranking's pairs; false where there is none left.
+template <typename S>
+FAE_NOINLINE __device__ bool sort_share(const Launch& launch) {
+  FAE_SHARED(shared);
+  using Idx = std::uint32_t;
+  const Team<false> team(reinterpret_cast<double*>(shared));
+  unsigned char* const memory = shared + kBlockArena + kStateBytes;
+  const bool merges = launch.stage == kLongMerge;
+  const Tile tile = next_tile(launch, state_of<false, S, Idx>().turn, kTilePairs, kLongLanes);
+  team.sync();
+  if (tile.count == 0) return false;
+  const int lane = tile.slot % kLongLanes;
+  const int task = launch.first_task + lane;
+  if (task < launch.R && sorts_keys(launch.rankings[task]) &&
+      !launch.facts[tile.slot / kLongLanes].invalid) {
+    open_task<S>(launch, tile.slot / kLongLanes, lane);
+    const View<S, Idx>& v = state_of<false, S, Idx>().view;
+    const int n = v.n, pass = launch.merge_pass;
+    const Pairs end{v.buffer, v.orders}, spare = spare_pairs(v);
+    if (!merges) {
+      sort_tile(team, memory, n, tile.first, pairs_before(n, 0, end, spare),
+                [](int i) { return word_of<false, S, Idx>(0, i); });
+    } else if (pass < merge_passes(n)) {
+      merge_tile(team, memory, n, static_cast<std::int64_t>(kTilePairs) << pass, tile.first,
+                 pairs_before(n, pass, end, spare), pairs_before(n, pass + 1, end, spare));
+    }
+  }
+  if (team.leads()) {
+    Turn& turn = state_of<false, S, Idx>().turn;
+    turn.first = tile.number + gridDim.x;
+    turn.task = tile.slot;
+  }
+  team.sync();
+  return true;
+}
+
+// A pass of the sorts of the long instances' rankings, all blocks together.
+template <typename S>
+FAE_NOINLINE __device__ void share_sorts(const Launch& launch) {
+  const Team<false> team(nullptr);
+  const unsigned long long width = static_cast<unsigned long long>(kTilePairs) << launch.merge_pass;
+  if (launch.stage == kLongMerge && width >= launch.counters->longest) return;
+  if (team.leads()) {
+    state_of<false, S, std::uint32_t>().turn.task = 0;
+    state_of<false, S, std::uint32_t>().turn.first = blockIdx.x;
+  }
+  team.sync();
+#pragma unroll 1
+  while (team.all_agree(sort_share<S>(launch))) {
+  }
+}
+
+// Gradients and minimal sets, before the keys of lane `lane` of the instance in `slot` are sorted.
+template <typename S>
+FAE_DEV void prepare_task(const Launch& launch, std::int64_t slot, int lane) {
+  FAE_SHARED(shared);
+  using Idx = std::uint32_t;
+  const Team<false> team(reinterpret_cast<double*>(shared));
+  const int task = launch.first_task + lane;
+  const int kind = task < launch.R ? launch.rankings[task].kind : -1;
+  Needs needs{};
+  needs.renormalized = kind == kRenormalizedGradient;
+  needs.gradient = needs.renormalized || kind == kGradient || kind == kProduct;
+  needs.minimal = kind == kMinimal || task == launch.R;
+  open_task<S>(launch, slot, lane);
+  // Greedy marks what it took; every lane has its own copy.
+  const View<S, Idx>& v = state_of<false, S, Idx>().view;
+  const unsigned char* const bad = launch.long_bad + v.t0;
+  for (int i = team.rank; i < v.n; i += team.size) v.bad[i] = bad[i];
+  team.sync();
+  prepare_keys<false, S, Idx>(needs, false, task == launch.R);
+}
+
+// What all blocks of the long analysis run behind long_facts: the stage says what.
 template <typename S>
 __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER Launch launch) {
   FAE_SHARED(shared);
   using Idx = std::uint32_t;
+  const Team<false> team(reinterpret_cast<double*>(shared));
   if (launch.stage == kLongSingles) {
     share_singles<S>(launch);
     return;
   }
-  const Team<false> team(reinterpret_cast<double*>(shared));
-  const SweepParams& p = launch.p;
-  State<S, Idx>& state = *reinterpret_cast<State<S, Idx>*>(shared + kBlockArena);
-  Turn& turn = state.turn;
+  if (launch.stage != kLongKeys && launch.stage != kLongWalk) {
+    share_sorts<S>(launch);
+    return;
+  }
+  Turn& turn = state_of<false, S, Idx>().turn;
   if (team.leads()) {
     turn.first = blockIdx.x;
-    turn.task = static_cast<int>(blockIdx.x % kLongLanes);
+    turn.near = 0;
   }
   team.sync();
 #pragma unroll 1
   while (turn.first < long_count(launch) * kLongLanes) {
-    const int task = turn.task;
-    if (task < launch.R + 1 && !launch.facts[turn.first / kLongLanes].invalid) {
-      const int kind = task < launch.R ? launch.rankings[task].kind : -1;
-      Needs needs{};
-      needs.renormalized = kind == kRenormalizedGradient;
-      needs.gradient = needs.renormalized || kind == kGradient || kind == kProduct;
-      needs.js = kind == kLeaveOneOut;
-      needs.drop = kind == kLeaveOneOutDrop;
-      const bool write_set = task == launch.R && wants_minimal(p);
-      needs.minimal = kind == kMinimal || write_set;
-      open_long<S>(launch, turn.first / kLongLanes, static_cast<int>(turn.first % kLongLanes),
-                   needs.js, needs.drop);
-      // Greedy marks what it took; every lane has its own copy.
-      const unsigned char* const bad = launch.long_bad + state.view.t0;
-      for (int i = team.rank; i < state.view.n; i += team.size) state.view.bad[i] = bad[i];
-      team.sync();
-      prepare_keys<false, S, Idx>(needs, false, write_set);
-      if (turn.task < launch.R) sweep_rankings<false, S, Idx>(turn.task, 1);
-      team.sync();
-      add_near_tie<S>(launch);
+    const std::int64_t slot = turn.first / kLongLanes;
+    const int lane = static_cast<int>(turn.first % kLongLanes);
+    const bool ranks = launch.first_task + lane < launch.R;
+    const bool finds_set = launch.first_task + lane == launch.R && wants_minimal(launch.p);
+    const bool valid = !launch.facts[slot].invalid;
+    if (valid && launch.stage == kLongKeys && (ranks || finds_set)) {
+      prepare_task<S>(launch, slot, lane);
+    } else if (valid && launch.stage == kLongWalk && ranks) {
+      open_task<S>(launch, slot, lane);
+      place_orders<false, S, Idx>();
+      walk_orders<false, S, Idx>();
     }
     team.sync();
+    add_near_tie<S>(launch);
+    team.sync();
     if (team.leads()) {
-      turn.task += kLongLanes;
-      if (turn.task >= launch.R + 1) {
-        turn.first += gridDim.x;
-        turn.task = static_cast<int>(turn.first % kLongLanes);
-      }
+      turn.first += gridDim.x;
+      turn.near = 0;
     }
     team.sync();
   }

@@ -52,11 +52,23 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("sort.cuh", "team.lane() == 0 || ((v[0]", "team.lane() == 0", "false"),
     ("sort.cuh", "wrong = wrong ||", "a < b", "false"),
     ("sort.cuh", "if (a < b) {", "a < b", "a <= b"),
-    ("sort.cuh", "const bool first = flip &&", "j == k >> 1", "false"),
     ("sort.cuh", "if (a > b || (a == b", "i < j", "i > j"),
     ("sort.cuh", "if (b < m) order_memory", "b < m", "b < m - 1"),
-    ("sort.cuh", "if (b < n) order_memory", "b < n", "b < n - 1"),
-    ("sort.cuh", "const bool flip = j == k >> 1;", "j == k >> 1", "j < 0"),
+    ("sort.cuh", "const bool flip = j == k >> 1;", "j == k >> 1", "false"),
+    ("sort.cuh", "if (first[middle] >= second", "first[middle] >= second[count - 1 - middle]",
+     "first[middle] > second[count - 1 - middle]"),
+    ("sort.cuh", "const int count = left < kTilePairs", "left < kTilePairs", "true"),
+    ("sort.cuh", "i < own ? run + before", "i < own", "i <= own"),
+    ("sort.cuh", "a < own && (b >= count ||", "b >= count", "false"),
+    ("sort.cuh", "a < own && (b >= count ||", "here.keys[a] >= here.keys[b]",
+     "here.keys[a] > here.keys[b]"),
+    ("sort.cuh", "i < start + each && i < count", "i < count", "true"),
+    ("sort.cuh", "(merge_passes(n) - pass) % 2 == 0", "(merge_passes(n) - pass)",
+     "(merge_passes(n) - pass + 1)"),
+    ("sweep.cuh", "} else if (pass < merge_passes(n))", "pass < merge_passes(n)", "true"),
+    ("sweep.cuh", "if (task < launch.R && sorts_keys", "sorts_keys(launch.rankings[task])", "true"),
+    ("sweep.cuh", "if (launch.stage == kLongMerge && width", "width >= launch.counters->longest",
+     "2 * width >= launch.counters->longest"),
     ("walk.cuh", "(m == 0 && c < y)));", "m == 0 && c < y", "false"),
     ("walk.cuh", "near = near || (c != y && fabs(m) < tolerance);", "fabs(m) < tolerance", "false"),
     ("walk.cuh", "static_cast<int>(order[anew(keep)", "n - 1 - t", "t"),
@@ -130,7 +142,7 @@ EDITS: list[tuple[str, str, str, str]] = [
      "(big ? counters->big : counters->mid) - 1"),
     ("sweep.cuh", "team.rank < launch.grain && b <", "b < launch.p.B", "b <= launch.p.B"),
     ("sweep.cuh", "broken = at >= static_cast", "at", "0ull"),
-    ("sweep.cuh", "state.view.bad[i] = bad[i]", "state.view.n", "0"),
+    ("sweep.cuh", "v.bad[i] = bad[i]", "v.n", "0"),
     ("sweep.cuh", "if (m.sorted != winner)", "m.sorted != winner", "false"),
     ("sweep.cuh", "threadIdx.x == 0 && state.turn.near", "state.turn.near != 0", "false"),
     ("sweep.cuh", "s.turn.near != 0, kNearTie", "s.turn.near != 0", "false"),
@@ -146,7 +158,8 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("pack.cuh", "bad[i] = 0;", "0", "1"),
     ("pack.cuh", "v[i] = i < n ? x[i] : 0.0", "i < n", "i < n - 1"),
     ("pack.cuh", "const int half = n < 8", "n < 8 ? n : 8", "n"),
-    ("pack.cuh", "wrong = wrong || is_nan(load_real", "is_nan", "false && is_nan"),
+    ("pack.cuh", "wrong = wrong || is_nan(load_real",
+     "is_nan(load_real(ranking.data, ranking.dtype, v.t0 + i))", "false"),
     ("pack.cuh", "seen != (1u << v.n) - 1u", "seen != (1u << v.n) - 1u", "false"),
     ("pack.cuh", "odd = odd || bad[i] != 0", "bad[i] != 0", "false"),
     ("pack.cuh", "odd = odd || bad[i] != 0", "is_nan(e)", "false"),
@@ -213,10 +226,14 @@ ROUNDING = "equivalent: other partial sums, the same results but for rounding"
 EQUIVALENT: dict[str, str] = {
     "walk.cuh, walk_chunk: `chunk < 8 ? 8 : chunk` becomes `chunk`": ROUNDING,
     "facts.cuh, class_chunk: `chunk < 8` becomes `false`": ROUNDING,
-    "rankings.cuh, erase_singles: `rounding < kSafeError * others` becomes `true`": "equivalent up "
-    "to some 10^5 items: what is left of a total that cancels is near a tie, and those are added up again",
-    "project.cuh, project_features: `c0 + c < rows.C` becomes `c0 + c <= rows.C`": "equivalent "
-    "in its results: reads a row behind the head, for a sum that nobody uses (AddressSanitizer sees it)",
+    "rankings.cuh, erase_singles: `rounding < kSafeError * others` becomes `true`": (
+        "equivalent up to some 10^5 items: what is left of a total that cancels is near a tie, and "
+        "those are added up again"
+    ),
+    "project.cuh, project_features: `c0 + c < rows.C` becomes `c0 + c <= rows.C`": (
+        "equivalent in its results: reads a row behind the head, for a sum that nobody uses "
+        "(AddressSanitizer sees it)"
+    ),
 }
 
 

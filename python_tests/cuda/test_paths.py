@@ -428,6 +428,24 @@ def test_long_orders_of_several_tiles(cuda, keys):
     assert torch.equal(out.order[0], keys.argsort(descending=True, stable=True))
 
 
+@pytest.mark.parametrize("order", ["backward", "apart"])
+def test_sorts_of_long_instances_that_all_blocks_share(cuda, order):
+    """One to four tiles, none to two passes of merges; six rankings are two turns of four."""
+    use_device(3000, 3)
+    emulator.module().set_schedule(order, 1)
+    kinds = (
+        RankingKind.GIVEN_KEYS,
+        RankingKind.ATTENTION,
+        RankingKind.GIVEN_ORDER,
+        RankingKind.RANDOM,
+        RankingKind.PRODUCT,
+        RankingKind.MINIMAL,
+    )
+    p = problem([4096, 4097, 12_300, 5, 900], 1, 2, kinds)
+    object.__setattr__(p, "keys", ((p.keys[0] * 3).round(),))  # with ties
+    assert_close(run(cuda, p, ORDER | MINIMAL), run(reference.BACKEND, p, ORDER | MINIMAL))
+
+
 MIXED = [1 + b * b % 16 for b in range(128)]  # 16 warps take eight each
 
 
