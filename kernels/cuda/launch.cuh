@@ -110,11 +110,11 @@ inline PackLayout plan_packs(const SweepParams& p, const Needs& needs, std::int6
 // Instances a warp takes at a time. Where packs are likely, as many as fill one, yet no fewer turns
 // than warps; else several turns a warp, so that it matters little who gets the long ones.
 inline int find_grain(const SweepParams& p, int pack_rows, std::int64_t warps) {
-  const std::int64_t fair = p.B / (warps * 8);
   const std::int64_t mean = std::max<std::int64_t>(p.T / std::max<std::int64_t>(p.B, 1), 1);
-  const std::int64_t packed =
-      mean <= kMostPacked ? std::min((p.B + warps - 1) / warps, pack_rows * 9 / (mean * 10)) : 0;
-  return static_cast<int>(std::clamp<std::int64_t>(std::max(fair, packed), 1, kScan));
+  const std::int64_t grain = pack_rows > 0 && mean <= kMostPacked
+                                 ? std::min((p.B + warps - 1) / warps, pack_rows * 9 / (mean * 10))
+                                 : p.B / (warps * 8);
+  return static_cast<int>(std::clamp<std::int64_t>(grain, 1, kScan));
 }
 
 struct Plan {

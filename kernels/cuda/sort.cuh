@@ -214,7 +214,7 @@ FAE_DEV void sort_tile(const Team<false>& team, unsigned char* tile, int n, int 
       const bool flip = j == k >> 1;
 #pragma unroll 1
       for (int t = team.rank; t < kTilePairs / 2; t += team.size) {
-        const int a = (t / j) * 2 * j + t % j;
+        const int a = 2 * t - (t & (j - 1));  // t with a zero at j's bit
         const int b = flip ? (a ^ (k - 1)) : a + j;
         if (b < m) order_memory(here, a, b);
       }

@@ -162,8 +162,8 @@ FAE_NOINLINE __device__ void sweep_instance() {
     const int most = state()->layout.round;
     team().sync();
     sweep_rankings<kWarp, S, Idx>(row, left < most ? left : most);
-    team().sync();
   }
+  team().sync();
   const State<S, Idx>& s = *state();
   write_status(team(), *s.launch, s.b, s.facts.status | flag(s.turn.near != 0, kNearTie));
 }
@@ -261,7 +261,6 @@ FAE_NOINLINE __device__ bool open_taken(const Launch& launch) {
   const std::int64_t t0 = launch.p.offsets[b];
   open_instance<true, S>(launch, b, t0, static_cast<int>(launch.p.offsets[b + 1] - t0));
   if (team.leads()) turn.todo = todo & (todo - 1);
-  team.sync();
   return true;
 }
 
@@ -293,7 +292,6 @@ FAE_NOINLINE __device__ bool open_listed(const Launch& launch) {
   if (team.leads()) *slot = atomicAdd(big ? &counters->next_big : &counters->next_mid, 1ull);
   team.sync();
   const unsigned long long at = *slot;
-  team.sync();
   if (at >= (big ? counters->big : counters->mid)) return false;
   const std::int64_t b = big ? launch.big[at] : launch.mid[at];
   const std::int64_t t0 = launch.p.offsets[b];
@@ -487,7 +485,6 @@ __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER L
       write_status(team, launch, state.view.b, state.facts.status);
       if (team.leads()) kept = state.facts;
     }
-    team.sync();
     if (team.leads()) state.turn.first += gridDim.x;
     team.sync();
   }

@@ -607,7 +607,7 @@ FAE_NOINLINE __device__ void walk_far() {
         }
         double sums[kTile] = {};
         double mass = 0;
-#pragma unroll 1
+#pragma unroll 4
         for (int t = begin; t < end; ++t) {
           const int i = item(t);
           const double a = v.a[i];
@@ -622,7 +622,7 @@ FAE_NOINLINE __device__ void walk_far() {
           sums[j] = before + team.below(sums[j], here_in_all);
           if (team.leads()) next[classes[j]] = before + here_in_all;
         }
-#pragma unroll 1
+#pragma unroll 2
         for (int t = begin; t < end; ++t) {
           const int i = item(t);
           const double a = v.a[i];
