@@ -33,6 +33,11 @@ struct Instance {
   // The narrow way (avx512/narrow.h): contributions by class, each less that to class 0; rows of
   // margins in `rows`.
   bool narrow;
+  bool compact;           // whether these are floats
+  double lowering;        // what margins in rows are lowered by, per unit of mass
+  double slack;           // error of sums of rows
+  double least;           // of the weights that are not zero
+  double row_sum[16];     // of all rows
   float* columns;         // [C, pitch], null where no instance takes this way
   float* packed_weights;  // [D, C - 1]
   std::int64_t pitch;

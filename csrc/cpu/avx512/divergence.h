@@ -1,6 +1,6 @@
 // Divergences of 16 distributions at a time from the original one, from their rows of lowered sums.
 //
-// Each row gives z_c - z_y = -(sum m'_c / A + t). Rows are rounded to float32 and become columns (a
+// Each row gives z_c - z_y = -(sum m'_c / A + L). Rows are rounded to float32 and become columns (a
 // transpose of 16 by 16, or of 16 by 8), and with q = softmax, m = (p + q) / 2
 //   JS = sum_c [p_c log p_c / 2 + q_c log q_c / 2 - m_c log m_c],   KL = sum_c q_c (log q_c - log
 //   p_c).
@@ -38,7 +38,7 @@ inline void load_original(const SweepParams& p, const Instance& I, Original& o) 
     o.log_p[c] = static_cast<float>(log_p);
     o.bias[c] = static_cast<float>((I.bias[c] - I.bias[I.label]) * kToBase2);
   }
-  o.lowered = static_cast<float>(-I.tolerance * kToBase2);
+  o.lowered = static_cast<float>(-I.lowering * kToBase2);
   D8 least = _mm512_set1_pd(1);
   for (std::int64_t i = 0; i < I.n; i += 8) {
     const D8 a = _mm512_maskz_loadu_pd(first_lanes8(I.n - i), I.a + i);
@@ -77,7 +77,7 @@ inline __attribute__((noinline)) void fine_columns(const SweepParams& p, const I
                                                    const double* rows, F16 (&t)[16]) {
   const __mmask8 label[2] = {static_cast<__mmask8>(I.label < 8 ? 1 << I.label : 0),
                              static_cast<__mmask8>(I.label >= 8 ? 1 << (I.label - 8) : 0)};
-  const D8 lower = _mm512_set1_pd(-I.tolerance);
+  const D8 lower = _mm512_set1_pd(-I.lowering);
   const D8 to_base2 = _mm512_set1_pd(1.44269504088896340736);
   for (int r = 0; r < 16; ++r) {
     const double* row = rows + r * 8 * V;
@@ -104,12 +104,11 @@ inline __attribute__((noinline)) void fine_columns(const SweepParams& p, const I
   transpose16(t);
 }
 
+// Divergences from the rows and their columns; these are destroyed.
 template <int V, bool kWithKl>
 inline Divergences diverge_rows(const SweepParams& p, const Instance& I, const Original& o,
-                                const double* rows) {
+                                const double* rows, F16 (&t)[16]) {
   const F16 zero = _mm512_setzero_ps();
-  F16 t[16];
-  columns_of_sums<V>(rows, p.C, t);
   const F16 mass = t[I.label];
   const __mmask16 none = _mm512_cmp_ps_mask(mass, zero, _CMP_EQ_OQ);
   const __mmask16 little = _mm512_cmp_ps_mask(mass, _mm512_set1_ps(kLightMass), _CMP_NGE_UQ);
@@ -168,38 +167,31 @@ inline void scan_curves(const SweepParams& p, const Instance& I, const NarrowWor
   const std::int64_t n = I.n;
   const std::int64_t at = r * (p.T + p.B) + I.first + I.index;
   const bool distances = wants_distances(p);
+  using Row = DoubleRow<V>;
+  static_assert(kCheckpoint == 16, "a checkpoint and its sign for each block of prefixes");
   alignas(64) double rows[16 * 8 * V];
   D8 sum[V];
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) sum[v] = _mm512_setzero_pd();
+  clear_sums(sum);
   for (std::int64_t k0 = n / 16 * 16; k0 >= 0; k0 -= 16) {
     const std::int64_t count = n + 1 - k0 < 16 ? n + 1 - k0 : 16;
     for (std::int64_t j = 15; j >= 0; --j) {
-      const std::int64_t k = k0 + j;
-      if (k < n) {
-        const double* row = I.rows + static_cast<std::int64_t>(w.orders[g][k]) * (8 * V);
-        D8 least = _mm512_setzero_pd();
-#pragma GCC unroll 2
-        for (int v = 0; v < V; ++v) {
-          sum[v] = _mm512_add_pd(sum[v], _mm512_load_pd(row + 8 * v));
-          least = v == 0 ? sum[v] : _mm512_min_pd(least, sum[v]);
-        }
-        w.signs[g][k] =
-            static_cast<unsigned char>(_mm512_movepi64_mask(_mm512_castpd_si512(least)));
-        if (k % kCheckpoint == 0) {
-#pragma GCC unroll 2
-          for (int v = 0; v < V; ++v) {
-            _mm512_store_pd(w.checkpoints[g] + (k / kCheckpoint * V + v) * 8, sum[v]);
-          }
-        }
+      if (k0 + j < n) add_row<Row>(I, w.orders[g][k0 + j], sum);
+      store_sums(rows + j * 8 * V, sum);
+    }
+    store_sums(w.checkpoints[g] + k0 / 16 * 8 * V, sum);
+    F16 t[16];
+    columns_of_sums<V>(rows, p.C, t);
+    F16 any = t[0];
+    for (std::int64_t c = 1; c < p.C; ++c) any = _mm512_or_ps(any, t[c]);
+    w.signs[g][k0 / 16] = _mm512_movepi32_mask(_mm512_castps_si512(any)) != 0;
+    if (p.curve_mass != nullptr) {
+      for (std::int64_t j = 0; j < count; ++j) {
+        p.curve_mass[at + k0 + j] = rows[j * 8 * V + I.label];
       }
-#pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) _mm512_store_pd(rows + j * 8 * V + 8 * v, sum[v]);
-      if (p.curve_mass != nullptr && k <= n) p.curve_mass[at + k] = rows[j * 8 * V + I.label];
     }
     if (!distances) continue;
-    Divergences d = p.curve_kl != nullptr ? diverge_rows<V, true>(p, I, o, rows)
-                                          : diverge_rows<V, false>(p, I, o, rows);
+    Divergences d = p.curve_kl != nullptr ? diverge_rows<V, true>(p, I, o, rows, t)
+                                          : diverge_rows<V, false>(p, I, o, rows, t);
     if (k0 == 0) {  // nothing is erased: the original distribution itself
       d.js = _mm512_maskz_mov_ps(0xFFFE, d.js);
       d.kl = _mm512_maskz_mov_ps(0xFFFE, d.kl);

@@ -5,11 +5,11 @@
 // large ones apart and sums the rest; where that sum is negative, the set lies within the few.
 // Quickselect finds it there, or among all margins: part them around a pivot; where the smaller
 // part's sum (with what is already taken) is negative, take it and go on in the larger part, else
-// go on in the smaller part. Sums are only ever added to. Totals and extremes of all classes come
-// from one pass over the rows; a class is skipped where even its largest margin cannot bring it
-// down within the best size so far. Sums within the tolerance of zero send the class to the sort of
-// minimal.h. The decision after the set is the total of all rows less those of the set, while the
-// survivors hold enough mass for that to be good.
+// go on in the smaller part. Sums are only ever added to. Extremes of all classes come from one
+// pass over the rows; a class is skipped where even its largest margin cannot bring it down within
+// the best size so far. Sums within the tolerance of zero send the class to the sort of minimal.h.
+// The decision after the set is the total of all rows less those of the set, while the survivors
+// hold enough mass for that to be good.
 //
 // Ladder, size and label of 2,000 instances of n~300, C = 10 (1 thread, ns an item beyond the plain
 // sweep): quickselect of every class, and a sort for the label 19.9; as described 15.4.
@@ -17,34 +17,39 @@
 constexpr double kLargePart = 1.0 / 8;      // of the largest margin: what is set apart
 constexpr double kEnoughMass = 1.0 / 1024;  // of survivors, to be had by a difference
 
-// Sums and extremes of the rows of lowered margins, by class; the mass in the label's place.
-struct RowTotals {
-  alignas(64) double sum[16], largest[16], least[16];
+// Extremes of the rows of lowered margins, by class.
+struct RowExtremes {
+  alignas(64) double largest[16], least[16];
 };
 
-template <int V>
-inline void total_rows(const Instance& I, RowTotals& totals) {
-  D8 sum[V], high[V], low[V];
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) {
-    sum[v] = _mm512_setzero_pd();
-    high[v] = _mm512_set1_pd(-kInf);
-    low[v] = _mm512_set1_pd(kInf);
-  }
-  for (std::int64_t i = 0; i < I.n; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      const D8 row = _mm512_load_pd(I.rows + i * 8 * V + 8 * v);
-      sum[v] = _mm512_add_pd(sum[v], row);
-      high[v] = _mm512_max_pd(high[v], row);
-      low[v] = _mm512_min_pd(low[v], row);
+template <class Row>
+inline void extremes_of_rows(const Instance& I, RowExtremes& extremes) {
+  if constexpr (Row::kFloat) {
+    F16 high = _mm512_load_ps(row_of<Row>(I, 0)), low = high;
+    for (std::int64_t i = 1; i < I.n; ++i) {
+      const F16 row = _mm512_load_ps(row_of<Row>(I, i));
+      high = _mm512_max_ps(high, row);
+      low = _mm512_min_ps(low, row);
     }
-  }
+    const D8 highs[2] = {low_half(high), high_half(high)};
+    const D8 lows[2] = {low_half(low), high_half(low)};
+    store_sums(extremes.largest, highs);
+    store_sums(extremes.least, lows);
+  } else {
+    D8 high[Row::kVectors], low[Row::kVectors];
+    load_row<Row>(row_of<Row>(I, 0), high);
+    load_row<Row>(row_of<Row>(I, 0), low);
+    for (std::int64_t i = 1; i < I.n; ++i) {
+      D8 row[Row::kVectors];
+      load_row<Row>(row_of<Row>(I, i), row);
 #pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) {
-    _mm512_store_pd(totals.sum + 8 * v, sum[v]);
-    _mm512_store_pd(totals.largest + 8 * v, high[v]);
-    _mm512_store_pd(totals.least + 8 * v, low[v]);
+      for (int v = 0; v < Row::kVectors; ++v) {
+        high[v] = _mm512_max_pd(high[v], row[v]);
+        low[v] = _mm512_min_pd(low[v], row[v]);
+      }
+    }
+    store_sums(extremes.largest, high);
+    store_sums(extremes.least, low);
   }
 }
 
@@ -233,20 +238,14 @@ inline void sort_by_margin(const Instance& I, std::int64_t c, const NarrowWork& 
 
 // The sums of the survivors of the `size` largest margins against c, `last` the least of them;
 // false where they hold too little mass for a difference. `equal` is scratch for n items.
-template <int V>
-inline bool survivors(const Instance& I, std::int64_t c, std::int64_t size, double last,
-                      const RowTotals& totals, std::uint32_t* equal, double* sums) {
+template <class Row>
+inline bool survivors(const Instance& I, std::int64_t C, std::int64_t c, std::int64_t size,
+                      double last, std::uint32_t* equal, double* sums) {
   const ClassMargins margins(I, c);
   const D8 limit = _mm512_set1_pd(last);
+  constexpr int V = Row::kVectors;
   D8 gone[V];
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) gone[v] = _mm512_setzero_pd();
-  const auto erase = [&](std::int64_t i) __attribute__((always_inline)) {
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      gone[v] = _mm512_add_pd(gone[v], _mm512_load_pd(I.rows + i * 8 * V + 8 * v));
-    }
-  };
+  clear_sums(gone);
   std::int64_t above = 0, level = 0;
   for (std::int64_t i = 0; i < I.n; i += 8) {
     const __mmask8 lanes = first_lanes8(I.n - i);
@@ -259,16 +258,17 @@ inline bool survivors(const Instance& I, std::int64_t c, std::int64_t size, doub
       if ((_mm512_cmp_pd_mask(margin, limit, _CMP_EQ_OQ) >> (at - i) & 1) != 0) {
         equal[level++] = static_cast<std::uint32_t>(at);
       } else {
-        erase(at);
+        add_row<Row>(I, at, gone);
         ++above;
       }
     }
   }
-  for (std::int64_t j = 0; above + j < size; ++j) erase(equal[j]);
+  for (std::int64_t j = 0; above + j < size; ++j) add_row<Row>(I, equal[j], gone);
+  D8 left[V];
+  load_sums(I.row_sum, C, left);
 #pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) {
-    _mm512_store_pd(sums + 8 * v, _mm512_sub_pd(_mm512_load_pd(totals.sum + 8 * v), gone[v]));
-  }
+  for (int v = 0; v < V; ++v) left[v] = _mm512_sub_pd(left[v], gone[v]);
+  store_sums(sums, left);
   return sums[I.label] > kEnoughMass;
 }
 
@@ -317,7 +317,7 @@ inline Below below_near(const Instance& I, std::int64_t c, const NarrowWork& w,
 }
 
 // Leaves the ranking `minimal` in `order` where it is wanted; it is scratch anyway.
-template <int V>
+template <class Row>
 inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, const Instance& I,
                                                         const NarrowWork& w,
                                                         const SortBuffers& pairs, bool with_order,
@@ -325,8 +325,8 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
   double* margins = w.keys;
   double* other = reinterpret_cast<double*>(w.words);
   unsigned char* bits = reinterpret_cast<unsigned char*>(w.packed);
-  RowTotals totals;
-  total_rows<V>(I, totals);
+  RowExtremes extremes;
+  extremes_of_rows<Row>(I, extremes);
   // The closest classes first, by their logits.
   std::int64_t classes[16];
   std::int64_t count = 0;
@@ -344,15 +344,15 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
   bool selected = false;
   std::int64_t sorted = -1;  // the class that `order` is sorted by
   std::int64_t nearest = I.n;
-  const double rounding = 1e-3 * I.tolerance;
+  const double rounding = 1e-3 * I.tolerance + 2 * I.slack;
   for (std::int64_t j = 0; j < count; ++j) {
     const std::int64_t c = classes[j];
-    if (totals.least[c] > 0) continue;  // every survivor is for the label, and clearly so
-    const double reach = static_cast<double>(result.size) * totals.largest[c];
-    if (result.size >= 0 && totals.sum[c] - reach > rounding) continue;
+    if (extremes.least[c] > 0) continue;  // every survivor is for the label, and clearly so
+    const double reach = static_cast<double>(result.size) * extremes.largest[c];
+    if (result.size >= 0 && I.row_sum[c] - reach > rounding) continue;
     double rest = 0;
     const std::int64_t large =
-        large_margins(I, c, kLargePart * totals.largest[c], bits, margins, &rest);
+        large_margins(I, c, kLargePart * extremes.largest[c], bits, margins, &rest);
     Selected found;
     if (rest < 0) {
       found = select_first(I.tolerance, rest, margins, other, large);
@@ -397,23 +397,15 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
     }
     return result;
   }
-  alignas(64) double sums[8 * V];
-  const bool summed =
-      selected && survivors<V>(I, winner, result.size, last, totals, w.packed, sums);
+  alignas(64) double sums[8 * Row::kVectors];
+  const bool summed = selected && survivors<Row>(I, p.C, winner, result.size, last, w.packed, sums);
   if (summed && !with_order && clear_decision(p, I, sums, &result.label)) return result;
   if (sorted != winner) sort_by_margin(I, winner, w, pairs, order);
   if (!summed) {
-    D8 sum[V];
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) sum[v] = _mm512_setzero_pd();
-    for (std::int64_t k = I.n - 1; k >= result.size; --k) {
-#pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) {
-        sum[v] = _mm512_add_pd(sum[v], _mm512_load_pd(I.rows + order[k] * 8ll * V + 8 * v));
-      }
-    }
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) _mm512_store_pd(sums + 8 * v, sum[v]);
+    D8 sum[Row::kVectors];
+    clear_sums(sum);
+    for (std::int64_t k = I.n - 1; k >= result.size; --k) add_row<Row>(I, order[k], sum);
+    store_sums(sums, sum);
   }
   if (!clear_decision(p, I, sums, &result.label)) {
     bool near = false;

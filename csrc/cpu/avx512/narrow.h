@@ -1,15 +1,90 @@
 // Instances of at most 16 classes, one head, float32 contributions, erased from the front: the
 // common case, with classes in the lanes of a row of margins.
 //
-// An item's row holds, for c != y, the margin lowered by the near-tie tolerance t,
-//   m'_{i,c} = a_i [(s_{i,y} + b_y) - (s_{i,c} + b_c) - t],
+// An item's row holds, for c != y, the margin lowered by a multiple of the near-tie tolerance t,
+//   m'_{i,c} = a_i [(s_{i,y} + b_y) - (s_{i,c} + b_c) - L],
 // and a_i in column y. While every sum of m' is positive nothing flips and nothing is near a tie,
-// so that one minimum and the sign bits decide a prefix. At the first negative sum the margins are
-// read back, sum m = sum m' + t A; if one of them is within the tolerance, the ranking is scanned
-// again with the margins of the contract (`exact_scan`). Everything unusual (not finite, scores
-// that span too much, no mass at all) takes the general way.
+// so that the signs decide a prefix. At the first negative sum the margins are read back,
+// sum m = sum m' + L A; if one of them is within the tolerance, the ranking is scanned again with
+// the margins of the contract. Everything unusual (not finite, scores that span too much, no mass
+// at all) takes the general way.
+//
+// Rows are doubles and L = t, or, for more than 8 classes, floats: half the memory, and sums in one
+// vector instead of two. |m'_i| <= 2 a_i S with the scale S = t / 3e-6, so that with u = 2^-24
+//   a row is off by at most 8 u a_i S                                     0.16 t a_i,
+//   a sum of 16 rows by another 15 u (2 S A), its start by u (2 S A)      0.64 t A;
+// L = 2 t keeps every sum above t A positive nevertheless. Sums are carried on from 16 to 16 ranks
+// in double. Curves need better sums than that, and weights may be too small for floats.
 
-constexpr std::int64_t kCheckpoint = 32;  // ranks between two checkpoints of the sums
+constexpr std::int64_t kCheckpoint = 16;  // ranks between two checkpoints of the sums
+
+template <int V>
+struct DoubleRow {
+  using Real = double;
+  static constexpr bool kFloat = false;
+  static constexpr int kVectors = V;
+  static constexpr int kWidth = 8 * V;
+  static constexpr double kLowering = 1, kSlack = 0;  // times the tolerance
+};
+
+struct FloatRow {
+  using Real = float;
+  static constexpr bool kFloat = true;
+  static constexpr int kVectors = 2;
+  static constexpr int kWidth = 16;
+  static constexpr double kLowering = 2, kSlack = 0.2;
+};
+
+// What `body` makes of the instance's kind of rows.
+template <class Body>
+FAE_INLINE auto with_rows(const SweepParams& p, const Instance& I, Body body) {
+  if (p.C <= 8) return body(DoubleRow<1>());
+  if (I.compact) return body(FloatRow());
+  return body(DoubleRow<2>());
+}
+
+template <class Row>
+FAE_INLINE typename Row::Real* row_of(const Instance& I, std::int64_t i) {
+  return reinterpret_cast<typename Row::Real*>(I.rows) + i * Row::kWidth;
+}
+
+template <class Row>
+FAE_INLINE void load_row(const typename Row::Real* row, D8 (&x)[Row::kVectors]) {
+  if constexpr (Row::kFloat) {
+    const F16 both = _mm512_load_ps(row);
+    x[0] = low_half(both);
+    x[1] = high_half(both);
+  } else {
+#pragma GCC unroll 2
+    for (int v = 0; v < Row::kVectors; ++v) x[v] = _mm512_load_pd(row + 8 * v);
+  }
+}
+
+template <class Row>
+FAE_INLINE void add_row(const Instance& I, std::int64_t i, D8 (&sum)[Row::kVectors]) {
+  D8 x[Row::kVectors];
+  load_row<Row>(row_of<Row>(I, i), x);
+#pragma GCC unroll 2
+  for (int v = 0; v < Row::kVectors; ++v) sum[v] = _mm512_add_pd(sum[v], x[v]);
+}
+
+template <int V>
+FAE_INLINE void clear_sums(D8 (&sum)[V]) {
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) sum[v] = _mm512_setzero_pd();
+}
+
+template <int V>
+FAE_INLINE void load_sums(const double* from, std::int64_t C, D8 (&sum)[V]) {
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) sum[v] = _mm512_maskz_loadu_pd(first_lanes8(C - 8 * v), from + 8 * v);
+}
+
+template <int V>
+FAE_INLINE void store_sums(double* to, const D8 (&sum)[V]) {
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) _mm512_store_pd(to + 8 * v, sum[v]);
+}
 
 // Weights of scores or weights that are all usual; false where the general way is needed.
 inline bool load_narrow(const SweepParams& p, Instance& I) {
@@ -50,13 +125,16 @@ inline bool load_narrow(const SweepParams& p, Instance& I) {
     _mm512_mask_storeu_pd(I.a + i, lanes, w);
     sum = _mm512_add_pd(sum, w);
   }
-  const D8 total = _mm512_set1_pd(_mm512_reduce_add_pd(sum));
+  const D8 per_sum = _mm512_set1_pd(1 / _mm512_reduce_add_pd(sum));
   for (std::int64_t i = 0; i < n; i += 8) {
     const __mmask8 lanes = first_lanes8(n - i);
     _mm512_mask_storeu_pd(I.a + i, lanes,
-                          _mm512_div_pd(_mm512_maskz_loadu_pd(lanes, I.a + i), total));
+                          _mm512_mul_pd(_mm512_maskz_loadu_pd(lanes, I.a + i), per_sum));
   }
   I.with_mass = n - absent;
+  const D8 smallest =
+      p.is_scores ? exp_double(_mm512_set1_pd(least - largest)) : _mm512_set1_pd(least);
+  I.least = _mm512_cvtsd_f64(_mm512_mul_pd(smallest, per_sum));
   return true;
 }
 
@@ -121,19 +199,20 @@ inline bool originate_label(const SweepParams& p, double max_head_norm, Instance
                           _mm512_sub_pd(relative[k], _mm512_set1_pd(log_sum)));
   }
   for (std::int64_t c = 0; c < C; ++c) {
-    if (c != I.label && (top - z[c]) * total < I.tolerance * total * (1 + 1e-9))
-      I.status |= kNearTie;
+    I.row_sum[c] = (top - z[c]) * total;  // yet to be lowered
+    if (c != I.label && I.row_sum[c] < I.tolerance * total * (1 + 1e-9)) I.status |= kNearTie;
   }
+  I.row_sum[I.label] = total;
   return true;
 }
 
-// Rows of lowered margins, from columns of contributions: two transposes of 8 by 8.
+// Rows of doubles, from columns of contributions: two transposes of 8 by 8.
 template <int V>
-inline void margin_rows(const SweepParams& p, Instance& I) {
+inline void margin_rows(const SweepParams& p, const Instance& I, DoubleRow<V>) {
   const std::int64_t n = I.n;
   const float* own_column = I.columns + I.label * I.pitch;
   const double own_bias = I.bias[I.label];
-  const D8 lower = _mm512_set1_pd(I.tolerance);
+  const D8 lower = _mm512_set1_pd(I.lowering);
   for (std::int64_t i = 0; i < n; i += 8) {
     const std::int64_t count = n - i < 8 ? n - i : 8;
     const D8 a = _mm512_maskz_loadu_pd(first_lanes8(count), I.a + i);
@@ -156,15 +235,44 @@ inline void margin_rows(const SweepParams& p, Instance& I) {
       }
       transpose8(r);
       double* to = I.rows + i * 8 * V + 8 * v;
-      if (count == 8) {
 #pragma GCC unroll 8
-        for (int k = 0; k < 8; ++k) _mm512_store_pd(to + k * 8 * V, r[k]);
-      } else {
-#pragma GCC unroll 8
-        for (int k = 0; k < 8; ++k) {
-          if (k < count) _mm512_store_pd(to + k * 8 * V, r[k]);
-        }
+      for (int k = 0; k < 8; ++k) {
+        if (k < count) _mm512_store_pd(to + k * 8 * V, r[k]);
       }
+    }
+  }
+}
+
+// Rows of floats: a transpose of 16 by 16.
+inline void margin_rows(const SweepParams& p, const Instance& I, FloatRow) {
+  const std::int64_t n = I.n;
+  const float* own_column = I.columns + I.label * I.pitch;
+  F16 apart[16];  // of the biases, lowered
+#pragma GCC unroll 16
+  for (int c = 0; c < 16; ++c) {
+    const double other = c < p.C ? I.bias[c] : 0;
+    apart[c] = _mm512_set1_ps(static_cast<float>(I.bias[I.label] - other - I.lowering));
+  }
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const D8 low = _mm512_maskz_loadu_pd(first_lanes8(n - i), I.a + i);
+    const D8 high = _mm512_maskz_loadu_pd(first_lanes8(n - i - 8), I.a + i + 8);
+    const F16 a = join(low, high);
+    const F16 own = _mm512_loadu_ps(own_column + i);
+    F16 r[16];
+#pragma GCC unroll 16
+    for (int c = 0; c < 16; ++c) {
+      r[c] = _mm512_setzero_ps();
+      if (c < p.C) {
+        const F16 difference = _mm512_sub_ps(own, _mm512_loadu_ps(I.columns + c * I.pitch + i));
+        r[c] = _mm512_mul_ps(a, _mm512_add_ps(difference, apart[c]));
+        if (c == I.label) r[c] = a;
+      }
+    }
+    transpose16(r);
+    float* to = row_of<FloatRow>(I, i);
+#pragma GCC unroll 16
+    for (int k = 0; k < 16; ++k) {
+      if (i + k < n) _mm512_store_ps(to + 16 * k, r[k]);
     }
   }
 }
@@ -249,24 +357,33 @@ inline __attribute__((noinline)) Flip exact_scan(const SweepParams& p, const Ins
 inline bool clear_decision(const SweepParams& p, const Instance& I, const double* sums,
                            std::int64_t* decision) {
   const double mass = sums[I.label];
-  const double near = I.tolerance * mass * (1 + 1e-9);
-  double least = 0;
+  const D8 lowered = _mm512_set1_pd(I.lowering * mass);
+  const D8 near = _mm512_set1_pd(I.tolerance * mass * (1 + 1e-9) + I.slack);
+  D8 margin[2];
+  __mmask8 classes[2];
+  __mmask8 close = 0;
+  D8 least = _mm512_setzero_pd();
+  const int vectors = p.C <= 8 ? 1 : 2;
+  for (int v = 0; v < vectors; ++v) {
+    classes[v] = first_lanes8(p.C - 8 * v);
+    if (I.label / 8 == v) classes[v] &= static_cast<__mmask8>(~(1u << I.label % 8));
+    margin[v] = _mm512_add_pd(_mm512_loadu_pd(sums + 8 * v), lowered);
+    close |= _mm512_mask_cmp_pd_mask(classes[v], _mm512_abs_pd(margin[v]), near, _CMP_LT_OQ);
+    least = _mm512_mask_min_pd(least, classes[v], least, margin[v]);
+  }
+  if (close != 0) return false;
   *decision = I.label;
-  for (std::int64_t c = 0; c < p.C; ++c) {
-    if (c == I.label) continue;
-    const double margin = sums[c] + I.tolerance * mass;
-    if (margin < near && -margin < near) return false;
-    if (margin < least) {
-      least = margin;
-      *decision = c;
-    }
+  const D8 lowest = _mm512_set1_pd(_mm512_reduce_min_pd(least));
+  for (int v = vectors - 1; v >= 0; --v) {
+    const unsigned here = _mm512_mask_cmp_pd_mask(classes[v], margin[v], lowest, _CMP_EQ_OQ);
+    if (here != 0 && _mm512_cvtsd_f64(lowest) < 0) *decision = 8 * v + __builtin_ctz(here);
   }
   return true;
 }
 
 struct NarrowWork {
   std::uint32_t* orders[kGroup];  // [n + 16]
-  unsigned char* signs[kGroup];   // [n + 64] whether a lowered sum is negative at k
+  unsigned char* signs[kGroup];   // [n / kCheckpoint + 65] whether a sum is negative in there
   double* checkpoints[kGroup];    // [n / kCheckpoint + 2, row]
   double* keys;                   // [n]
   std::uint64_t* words;           // [n]
@@ -281,7 +398,7 @@ inline NarrowWork lay_out_narrow(const SweepParams& p, std::int64_t n, Arena& ar
   const std::int64_t group = p.R < kGroup ? p.R : kGroup;
   for (std::int64_t g = 0; g < group; ++g) {
     w.orders[g] = arena.take<std::uint32_t>(n + 16);
-    w.signs[g] = arena.take<unsigned char>(n + 64);
+    w.signs[g] = arena.take<unsigned char>(n / kCheckpoint + 65);
     w.checkpoints[g] = arena.take<double>((n / kCheckpoint + 2) * row);
   }
   const std::int64_t slots = (n < kNetworkItems ? kNetworkItems : n) + 32;
@@ -293,38 +410,82 @@ inline NarrowWork lay_out_narrow(const SweepParams& p, std::int64_t n, Arena& ar
   return w;
 }
 
-// Adds rows from the tail of G orders on; leaves sign bytes and checkpoints.
-template <int G, int V>
+// Running sums of one ranking, and the least of them since the last checkpoint.
+template <class Row>
+struct Sums {
+  D8 sum[Row::kVectors], least;
+
+  FAE_INLINE void clear() {
+    clear_sums(sum);
+    least = _mm512_setzero_pd();
+  }
+  FAE_INLINE void add(const double* row) {
+    D8 x[Row::kVectors];
+    load_row<Row>(row, x);
+#pragma GCC unroll 2
+    for (int v = 0; v < Row::kVectors; ++v) {
+      sum[v] = _mm512_add_pd(sum[v], x[v]);
+      least = _mm512_min_pd(least, sum[v]);
+    }
+  }
+  // Leaves the sums in `to`; returns whether one was negative.
+  FAE_INLINE bool checkpoint(double* to) {
+    store_sums(to, sum);
+    const bool negative = _mm512_movepi64_mask(_mm512_castpd_si512(least)) != 0;
+    least = _mm512_setzero_pd();
+    return negative;
+  }
+};
+
+// Rows since the last checkpoint apart from what was before it.
+template <>
+struct Sums<FloatRow> {
+  F16 since, least, limit;
+  D8 sum[2];
+
+  FAE_INLINE void clear() {
+    clear_sums(sum);
+    since = limit = _mm512_setzero_ps();
+    least = _mm512_set1_ps(static_cast<float>(kInf));
+  }
+  FAE_INLINE void add(const float* row) {
+    since = _mm512_add_ps(since, _mm512_load_ps(row));
+    least = _mm512_min_ps(least, since);
+  }
+  FAE_INLINE bool checkpoint(double* to) {
+    const bool negative = _mm512_cmp_ps_mask(least, limit, _CMP_LT_OQ) != 0;
+    sum[0] = _mm512_add_pd(sum[0], low_half(since));
+    sum[1] = _mm512_add_pd(sum[1], high_half(since));
+    since = _mm512_setzero_ps();
+    limit = _mm512_sub_ps(since, join(sum[0], sum[1]));
+    least = _mm512_set1_ps(static_cast<float>(kInf));
+    store_sums(to, sum);
+    return negative;
+  }
+};
+
+// Adds rows from the tail of G orders on; leaves signs and checkpoints.
+template <int G, class Row>
 inline void scan_group(const Instance& I, const NarrowWork& w) {
   const std::int64_t n = I.n;
-  const double* rows = I.rows;
-  D8 sum[G][V];
+  Sums<Row> sums[G];
 #pragma GCC unroll 4
-  for (int g = 0; g < G; ++g) {
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) sum[g][v] = _mm512_setzero_pd();
-  }
+  for (int g = 0; g < G; ++g) sums[g].clear();
   const auto step = [&](std::int64_t k) __attribute__((always_inline)) {
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) {
-      const double* row = rows + static_cast<std::int64_t>(w.orders[g][k]) * (8 * V);
-#pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) sum[g][v] = _mm512_add_pd(sum[g][v], _mm512_load_pd(row + 8 * v));
-      D8 least = sum[g][0];
-      if (V == 2) least = _mm512_min_pd(least, sum[g][V - 1]);
-      w.signs[g][k] = static_cast<unsigned char>(_mm512_movepi64_mask(_mm512_castpd_si512(least)));
+      sums[g].add(row_of<Row>(I, w.orders[g][k]));
     }
   };
   const auto checkpoint = [&](std::int64_t k) __attribute__((always_inline)) {
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) {
-#pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) {
-        _mm512_store_pd(w.checkpoints[g] + (k / kCheckpoint * V + v) * 8, sum[g][v]);
-      }
+      const std::int64_t block = k / kCheckpoint;
+      w.signs[g][block] = sums[g].checkpoint(w.checkpoints[g] + block * 8 * Row::kVectors);
     }
   };
   constexpr std::int64_t kAhead = 24;  // ranks; for instances beyond the second-level cache
+  constexpr bool kTwoLines = sizeof(typename Row::Real) * Row::kWidth > 64;
   std::int64_t k = n - 1;
   for (; k >= 0 && (k + 1) % kCheckpoint != 0; --k) step(k);
   checkpoint(k + 1);
@@ -334,9 +495,9 @@ inline void scan_group(const Instance& I, const NarrowWork& w) {
       if (fetch && j >= kAhead) {
 #pragma GCC unroll 4
         for (int g = 0; g < G; ++g) {
-          const double* row = rows + static_cast<std::int64_t>(w.orders[g][j - kAhead]) * (8 * V);
+          const auto* row = row_of<Row>(I, w.orders[g][j - kAhead]);
           __builtin_prefetch(row, 0, 3);
-          if (V == 2) __builtin_prefetch(row + 8, 0, 3);
+          if (kTwoLines) __builtin_prefetch(row + 8, 0, 3);
         }
       }
       step(j);
@@ -345,35 +506,38 @@ inline void scan_group(const Instance& I, const NarrowWork& w) {
   }
 }
 
-// The first k whose sign byte is set; n if none.
-inline std::int64_t first_sign(const unsigned char* signs, std::int64_t n) {
-  for (std::int64_t k = 0; k < n; k += 64) {
-    const std::uint64_t lanes = n - k >= 64 ? ~0ull : (1ull << (n - k)) - 1;
-    const std::uint64_t set =
-        lanes & _mm512_test_epi8_mask(_mm512_loadu_si512(signs + k), _mm512_loadu_si512(signs + k));
-    if (set != 0) return k + __builtin_ctzll(set);
+// The first block of ranks, from `block` on, in which a sum is negative; past the last if none.
+inline std::int64_t next_sign(const unsigned char* signs, std::int64_t block, std::int64_t n) {
+  const std::int64_t blocks = (n + kCheckpoint - 1) / kCheckpoint;
+  for (; block < blocks; block += 64) {
+    const std::int64_t left = blocks - block;
+    const std::uint64_t lanes = left >= 64 ? ~0ull : (1ull << left) - 1;
+    const U16 x = _mm512_loadu_si512(signs + block);
+    const std::uint64_t set = lanes & _mm512_test_epi8_mask(x, x);
+    if (set != 0) return block + __builtin_ctzll(set);
   }
-  return n;
+  return blocks;
 }
 
-// The row of lowered sums at rank k, from the checkpoint behind it.
-template <int V>
-inline void sums_at(const Instance& I, const NarrowWork& w, int g, std::int64_t k, double* sums) {
-  const std::int64_t from = (k + kCheckpoint) / kCheckpoint * kCheckpoint;
-  std::int64_t j = from < I.n ? from : I.n;
+// The first rank of a block at which a lowered sum is negative, and the sums there; -1 if none is.
+template <class Row>
+inline std::int64_t first_negative(const Instance& I, const NarrowWork& w, int g,
+                                   std::int64_t block, double* sums) {
+  constexpr int V = Row::kVectors;
+  const std::int64_t begin = block * kCheckpoint, end = begin + kCheckpoint;
   D8 sum[V];
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) {
-    sum[v] = from < I.n ? _mm512_load_pd(w.checkpoints[g] + (from / kCheckpoint * V + v) * 8)
-                        : _mm512_setzero_pd();
+  clear_sums(sum);
+  if (end < I.n) load_row<DoubleRow<V>>(w.checkpoints[g] + (block + 1) * 8 * V, sum);
+  std::int64_t first = -1;
+  for (std::int64_t k = (end < I.n ? end : I.n) - 1; k >= begin; --k) {
+    add_row<Row>(I, w.orders[g][k], sum);
+    const D8 least = V == 2 ? _mm512_min_pd(sum[0], sum[V - 1]) : sum[0];
+    if (_mm512_movepi64_mask(_mm512_castpd_si512(least)) != 0) {
+      first = k;
+      store_sums(sums, sum);
+    }
   }
-  while (--j >= k) {
-    const double* row = I.rows + static_cast<std::int64_t>(w.orders[g][j]) * (8 * V);
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) sum[v] = _mm512_add_pd(sum[v], _mm512_load_pd(row + 8 * v));
-  }
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) _mm512_storeu_pd(sums + 8 * v, sum[v]);
+  return first;
 }
 
 // Ranks at and beyond which no item has mass.
@@ -416,30 +580,28 @@ inline ExactSums exact_tail(const SweepParams& p, const Instance& I, const std::
   return sums;
 }
 
-// The flip of a ranking whose first negative lowered sum, at rank k, is near a tie or without mass.
-// Long instances are walked only around the ranks with a negative sum; nothing elsewhere can flip
-// or be near.
+// The flip of a ranking whose first negative lowered sum, in block `block`, is near a tie or
+// without mass. Long instances are walked only in the blocks with a negative sum; nothing elsewhere
+// can flip or be near.
 inline __attribute__((noinline)) Flip resolve_exactly(const SweepParams& p, const Instance& I,
-                                                      const NarrowWork& w, int g, std::int64_t k) {
-  constexpr std::int64_t kWorthIt = 512;  // items
+                                                      const NarrowWork& w, int g,
+                                                      std::int64_t block) {
+  constexpr std::int64_t kWorthIt = 64;  // items
   constexpr int kRounds = 4;
   const std::uint32_t* order = w.orders[g];
   if (I.n < kWorthIt) return exact_scan(p, I, order);
   std::int64_t nearest = -1;
   for (int round = 0; round < kRounds; ++round) {
-    const std::int64_t end = (k + kCheckpoint) / kCheckpoint * kCheckpoint;
+    const std::int64_t begin = block * kCheckpoint, end = begin + kCheckpoint;
     const std::int64_t from = end < I.n ? end : I.n;
     ExactSums sums = exact_tail(p, I, order, from, reinterpret_cast<unsigned char*>(w.packed));
     Flip flip;
     std::int64_t near = -1;
-    exact_walk(p, I, order, from, k, sums, &flip, &near);
+    exact_walk(p, I, order, from, begin, sums, &flip, &near);
     if (nearest < 0) nearest = near;
-    if (flip.first < 0 && from < I.n) {
-      const std::int64_t next = from + first_sign(w.signs[g] + from, I.n - from);
-      if (next < I.n) {
-        k = next;
-        continue;
-      }
+    if (flip.first < 0) {
+      block = next_sign(w.signs[g], block + 1, I.n);
+      if (block * kCheckpoint < I.n) continue;
     }
     if (flip.first < 0 && I.bias_label != I.label) {
       flip.first = end_of_mass(I, order);
@@ -451,18 +613,23 @@ inline __attribute__((noinline)) Flip resolve_exactly(const SweepParams& p, cons
   return exact_scan(p, I, order);
 }
 
-template <int V>
+template <class Row>
 inline Flip resolve(const SweepParams& p, const Instance& I, const NarrowWork& w, int g) {
-  const std::int64_t k = first_sign(w.signs[g], I.n);
+  alignas(64) double sums[8 * Row::kVectors];
   Flip flip;
-  if (k < I.n) {
-    alignas(64) double sums[8 * V];
-    sums_at<V>(I, w, g, k, sums);
-    if (k == 0 || sums[I.label] == 0 || !clear_decision(p, I, sums, &flip.label)) {
-      return resolve_exactly(p, I, w, g, k);
+  for (std::int64_t block = next_sign(w.signs[g], 0, I.n); block * kCheckpoint < I.n;
+       block = next_sign(w.signs[g], block + 1, I.n)) {
+    const std::int64_t k = first_negative<Row>(I, w, g, block, sums);
+    if (k < 0) continue;
+    // The sums may be lowered by more than the tolerance: clear, and yet for the label.
+    if (k == 0 || sums[I.label] == 0 || !clear_decision(p, I, sums, &flip.label) ||
+        flip.label == I.label) {
+      return resolve_exactly(p, I, w, g, block);
     }
     flip.first = k;
-  } else if (I.bias_label != I.label) {
+    return flip;
+  }
+  if (I.bias_label != I.label) {
     flip.first = end_of_mass(I, w.orders[g]);
     flip.label = I.bias_label;
   }

@@ -4,22 +4,24 @@
 inline bool originate_narrow(const Context& c, Instance& I, char* work_memory) {
   const SweepParams& p = c.p;
   if (!originate_label(p, c.max_head_norm, I)) return false;
-  if (p.C <= 8) {
-    margin_rows<1>(p, I);
-  } else {
-    margin_rows<2>(p, I);
-  }
+  // The smallest weight times what matters beside it must be a normal float by far.
+  I.compact = p.C > 8 && !wants_curves(p) && I.least * I.tolerance > 1e-36 && I.tolerance < 1e30;
+  with_rows(p, I, [&](auto row) {
+    I.lowering = row.kLowering * I.tolerance;
+    I.slack = row.kSlack * I.tolerance;
+    const double mass = I.row_sum[I.label];
+    for (std::int64_t k = 0; k < p.C; ++k) {
+      if (k != I.label) I.row_sum[k] -= I.lowering * mass;
+    }
+    margin_rows(p, I, row);
+  });
   const Wanted want = wanted(p);
   if (want.gradient) gradient_narrow(p, I);
   if (want.single) {
     Arena arena(work_memory);
     lay_out_work(p, I.n, arena);
     const NarrowWork w = lay_out_narrow(p, I.n, arena);
-    if (p.C <= 8) {
-      single_narrow<1>(p, I, w);
-    } else {
-      single_narrow<2>(p, I, w);
-    }
+    with_rows(p, I, [&](auto row) { single_narrow<decltype(row)>(p, I, w); });
   }
   return true;
 }
@@ -58,11 +60,9 @@ inline Error rank_narrow(const SweepParams& p, const Instance& I, std::int64_t r
       keys = I.single_drop;
       break;
     case kMinimal:
-      if (p.C <= 8) {
-        minimal_narrow<1>(p, I, w, general.sort, true, order);
-      } else {
-        minimal_narrow<2>(p, I, w, general.sort, true, order);
-      }
+      with_rows(p, I, [&](auto row) {
+        minimal_narrow<decltype(row)>(p, I, w, general.sort, true, order);
+      });
       return {};
     case kRenormalizedGradient:
       renormalized_keys(p, I, general);
@@ -83,28 +83,30 @@ inline Error rank_narrow(const SweepParams& p, const Instance& I, std::int64_t r
   return {};
 }
 
-template <int V>
+template <class Row>
 inline void scan_rankings(const SweepParams& p, const Instance& I, const NarrowWork& w,
                           std::int64_t begin, std::int64_t end, std::int64_t* status) {
   const std::int64_t b = I.index;
   if (wants_curves(p)) {
-    Original o{};
-    load_original(p, I, o);
-    for (std::int64_t r = begin; r < end; ++r) {
-      scan_curves<V>(p, I, w, static_cast<int>(r - begin), r, o);
+    if constexpr (!Row::kFloat) {
+      Original o{};
+      load_original(p, I, o);
+      for (std::int64_t r = begin; r < end; ++r) {
+        scan_curves<Row::kVectors>(p, I, w, static_cast<int>(r - begin), r, o);
+      }
     }
   } else if (end - begin == 4) {
-    scan_group<4, V>(I, w);
+    scan_group<4, Row>(I, w);
   } else if (end - begin == 3) {
-    scan_group<3, V>(I, w);
+    scan_group<3, Row>(I, w);
   } else if (end - begin == 2) {
-    scan_group<2, V>(I, w);
+    scan_group<2, Row>(I, w);
   } else {
-    scan_group<1, V>(I, w);
+    scan_group<1, Row>(I, w);
   }
   for (std::int64_t r = begin; r < end; ++r) {
     const int g = static_cast<int>(r - begin);
-    const Flip flip = resolve<V>(p, I, w, g);
+    const Flip flip = resolve<Row>(p, I, w, g);
     if (flip.near) *status |= kNearTie;
     if (p.first_flip != nullptr) p.first_flip[r * p.B + b] = flip.first;
     if (p.flip_label != nullptr) p.flip_label[r * p.B + b] = flip.label;
@@ -125,11 +127,7 @@ inline Error rank_group(const SweepParams& p, const Instance& I, char* work_memo
     const Error error = rank_narrow(p, I, r, general, w, w.orders[r - begin]);
     if (error.fault != Fault::kNone) return error;
   }
-  if (p.C <= 8) {
-    scan_rankings<1>(p, I, w, begin, end, status);
-  } else {
-    scan_rankings<2>(p, I, w, begin, end, status);
-  }
+  with_rows(p, I, [&](auto row) { scan_rankings<decltype(row)>(p, I, w, begin, end, status); });
   return {};
 }
 
@@ -140,6 +138,7 @@ inline Minimal minimal_of_narrow(const SweepParams& p, const Instance& I, char* 
   const NarrowWork w = lay_out_narrow(p, I.n, arena);
   *order = general.order;
   const bool with_order = p.minimal_order != nullptr;
-  return p.C <= 8 ? minimal_narrow<1>(p, I, w, general.sort, with_order, general.order)
-                  : minimal_narrow<2>(p, I, w, general.sort, with_order, general.order);
+  return with_rows(p, I, [&](auto row) {
+    return minimal_narrow<decltype(row)>(p, I, w, general.sort, with_order, general.order);
+  });
 }
