@@ -224,8 +224,8 @@ EDITS: list[tuple[str, str, str, str]] = [
 # Mutants that no test can tell from the original, and why.
 ROUNDING = "equivalent: other partial sums, the same results but for rounding"
 MEETING = (
-    "equivalent here: next to it stands a vote, a shuffle or another barrier, by which the emulator "
-    "brings the threads together too, while the hardware orders memory by barriers alone"
+    "equivalent here: next to it stands a vote, a shuffle or a barrier, which brings the emulator's "
+    "threads together too, while the hardware orders memory by barriers alone"
 )
 EQUIVALENT: dict[str, str] = {
     "rankings.cuh, erase_singles: `__syncwarp()`, number 2, removed": MEETING,
@@ -239,6 +239,9 @@ EQUIVALENT: dict[str, str] = {
     ),
     "sweep.cuh, sort_share: `pass < merge_passes(n)` becomes `true`": (
         "equivalent: copies a finished order to and fro"
+    ),
+    "sweep.cuh, sort_share: `sorts_keys(launch.rankings[task])` becomes `true`": (
+        "equivalent: sorts what place_orders then replaces"
     ),
     "walk.cuh, walk_chunk: `chunk < 8 ? 8 : chunk` becomes `chunk`": ROUNDING,
     "facts.cuh, class_chunk: `chunk < 8` becomes `false`": ROUNDING,
