@@ -224,7 +224,7 @@ EDITS: list[tuple[str, str, str, str]] = [
 # Mutants that no test can tell from the original, and why.
 ROUNDING = "equivalent: other partial sums, the same results but for rounding"
 MEETING = (
-    "equivalent here: next to it stands a vote, a shuffle or a barrier, which brings the threads of "
+    "equivalent here: beside it stands a vote, a shuffle or a barrier, which brings the threads of "
     "the emulator together too, while the hardware orders memory by barriers alone"
 )
 EQUIVALENT: dict[str, str] = {
