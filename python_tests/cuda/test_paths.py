@@ -281,6 +281,26 @@ def test_all_that_has_a_score_is_erased_where_only_that_flips(cuda, path):
     assert (out.minimal_size.item(), out.minimal_flip_label.item()) == (n, 1)
 
 
+@pytest.mark.parametrize("path", PATHS)
+def test_of_two_runners_up_the_lower_class_orders_what_never_flips(cuda, path):
+    """Classes 1 and 2 are equally far from 0; by class 1 the second item goes first."""
+    shared, lengths = PATHS[path]
+    use_device(shared)
+    n = max(lengths)
+    p = problem([n], 2, 3, (), is_scores=False)
+    p.values.fill_(0)
+    p.values[:2, 0] = torch.eye(2)
+    p.head_weight[:, 0] = torch.tensor([[5.0, 5], [1, 0], [0, 1]])
+    p.head_bias.zero_()
+    p.attention.zero_()
+    p.attention[:2] = 1
+    out = run(cuda, p, MINIMAL)
+    assert out.minimal_size is not None
+    assert out.minimal_order is not None
+    assert out.minimal_size.item() == -1
+    assert out.minimal_order.tolist() == [1, 0, *range(2, n)]
+
+
 @pytest.mark.parametrize("shared", [H100, 4000, 3000])
 def test_the_minimal_set_is_never_empty(cuda, shared):
     """2^51, 14 times 0.2 far apart, -2^51: 0 by position, but above it in the order of the set."""
