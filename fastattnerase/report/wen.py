@@ -12,13 +12,13 @@ import pandas as pd
 
 from fastattnerase.experiments import rundir
 from fastattnerase.experiments.wen import Workspace
-from fastattnerase.experiments.wen_tables import Claim, claims, collect
+from fastattnerase.experiments.wen_tables import CHANCE_RULE, Claim, claims, collect
 from fastattnerase.report import figures, wen_figures
 from fastattnerase.report.tables import latex
 from fastattnerase.report.wen_points import POINTS
 
 PAGE = "wen.html"
-CHANCE = " *"  # after a tau that is within the interval of tau with outputs shuffled
+CHANCE = " *"  # after a tau that is not different from chance
 _CAPTIONS = {
     "figure-2-weighted": "Figure 2 of the paper: weighted tau of every seed, by attention and "
     "encoder. Hollow: not different from chance.",
@@ -44,7 +44,8 @@ _SHOWN: dict[str, tuple[str, dict[str, str]]] = {
     "figure_2": (
         "Figure 2: tau over the seeds, and how many of them are not different from chance",
         {"dataset": "Data", "encoder": "Encoder", "attention": "Attention",
-         "mechanism": "Weights by", "seeds": "Seeds", "weighted_min": "Weighted, lowest",
+         "mechanism": "Weights by", "seeds": "Seeds", "fewest_ranks": "Ranks, fewest",
+         "weighted_min": "Weighted, lowest",
          "weighted_mean": "Mean", "weighted_chance": "By chance", "plain_min": "Plain, lowest",
          "plain_mean": "Mean", "plain_chance": "By chance", "largest_weight": "Largest weight",
          "singletons": "Single-state clusters"},
@@ -52,33 +53,85 @@ _SHOWN: dict[str, tuple[str, dict[str, str]]] = {
     "table_2": (
         "Table 2: tau of the normal model less that of the special one",
         {"dataset": "Data", "setting": "Setting", "reading": "Reading", "seed": "Seed",
-         "accuracy": "Accuracy", "weighted_normal": "Weighted, normal",
+         "accuracy": "Accuracy", "ranks_normal": "Ranks, normal", "ranks": "Ranks, special",
+         "weighted_normal": "Weighted, normal",
          "weighted": "Weighted, special", "delta_weighted": "Δ weighted",
          "plain_normal": "Plain, normal", "plain": "Plain, special", "delta_plain": "Δ plain",
          "paper_delta": "Paper, Δ weighted"},
     ),
     "table_3": (
         "Table 3: model-consistent adversaries",
-        {"dataset": "Data", "seed": "Seed", "strength": "λ", "accuracy": "Accuracy", "f1": "F1",
-         "tvd": "TVD", "half_tvd": "TVD / 2", "attention_jsd": "JSD of attention",
-         "output_jsd": "JSD of outputs", "paper_tvd": "Paper, TVD", "paper_jsd": "Paper, JSD"},
+        {"dataset": "Data", "seed": "Seed", "strength": "λ", "epochs": "Epochs",
+         "most_epochs": "At most", "accuracy": "Accuracy", "f1": "F1", "tvd": "TVD",
+         "half_tvd": "TVD / 2", "paper_tvd": "Paper, TVD / 2", "attention_jsd": "JSD of attention",
+         "paper_jsd": "Paper, JSD", "output_jsd": "JSD of outputs"},
     ),
     "table_4": (
         "Table 4: tau of the normal model less the adversary's",
-        {"dataset": "Data", "seed": "Seed", "weighted_normal": "Weighted, normal",
+        {"dataset": "Data", "seed": "Seed", "ranks_normal": "Ranks, normal",
+         "ranks": "Ranks, adversary", "weighted_normal": "Weighted, normal",
          "weighted": "Weighted, adversary", "delta_weighted": "Δ weighted",
          "plain_normal": "Plain, normal", "plain": "Plain, adversary", "delta_plain": "Δ plain",
          "paper_delta": "Paper, Δ weighted"},
     ),
     "table_5": (
-        "Table 5: models whose tau does not fall with Gumbel-softmax",
-        {"attention": "Attention", "models": "Models", "weighted_noise_off": "Weighted, noise off",
-         "weighted_noise_on": "Weighted, noise on", "plain_noise_off": "Plain, noise off",
-         "plain_noise_on": "Plain, noise on",
+        "Table 5: models whose tau does not fall with Gumbel-softmax, of those that can tell",
+        {"attention": "Attention", "models": "Models",
+         "weighted_noise_off": "Weighted, noise off", "weighted_noise_off_cases": "of",
+         "weighted_noise_on": "Weighted, noise on", "weighted_noise_on_cases": "of",
+         "plain_noise_off": "Plain, noise off", "plain_noise_off_cases": "of",
+         "plain_noise_on": "Plain, noise on", "plain_noise_on_cases": "of",
          "weighted_equal_scores_mean": "Mean weighted tau of noise alone",
          "plain_equal_scores_mean": "Mean plain tau of noise alone",
          "paper_share": "Paper, share"},
     ),
+}  # fmt: skip
+# What a reader of a table must know, below it.
+_NOTES = {
+    "figure_2": "Taus of different numbers of ranks stand side by side.",
+    "table_2": "A tau of few ranks is set against one of many where attention became more or less "
+    "peaked: see the numbers of ranks. Fix Attn, uniform: tau is against positions.",
+    "table_3": "TVD is the mean |p − p′| of the outputs. The code whose λ the paper takes over "
+    "reports half of it, so the paper’s stands beside the half. Where epochs are as many as "
+    "allowed, training stopped there, not at its least loss.",
+    "table_4": "Taus of different numbers of ranks are compared.",
+    "table_5": "Cannot tell: fewer than five ranks with softmax or with Gumbel-softmax, or chance "
+    "with softmax. A tau that becomes chance has fallen.",
+}
+# Of each table the columns that a paper prints, by their head in LaTeX; all are in the CSV file.
+_PRINTED: dict[str, dict[str, str]] = {
+    "accuracy": {"dataset": "Data", "seeds": "Seeds", "accuracy": "Accuracy", "lowest": "Lowest",
+                 "paper": "Paper"},
+    "means": {"encoder": "Encoder", "attention": "Attention", "models": "Models",
+              "weighted": "Weighted", "plain": "Plain", "weighted_chance": "Chance",
+              "largest_weight": "Largest weight", "paper_weighted": "Paper"},
+    "order": {"dataset": "Data", "encoder": "Encoder", "seed": "Seed",
+              "weighted_additive": "Additive", "weighted_deep": "Deep", "weighted_dot": "Dot",
+              "weighted_falls": "In order", "plain_falls": "In order, plain"},
+    "highest": {"dataset": "Data", "seed": "Seed", "ranks": "Ranks", "weighted": "Weighted",
+                "weighted_best_other": "Best other", "weighted_highest": "Highest",
+                "plain": "Plain", "plain_highest": "Highest, plain"},
+    "figure_2": {"dataset": "Data", "encoder": "Encoder", "attention": "Attention",
+                 "seeds": "Seeds", "weighted_mean": "Weighted", "weighted_chance": "Chance",
+                 "plain_mean": "Plain", "plain_chance": "Chance, plain"},
+    "table_2": {"dataset": "Data", "setting": "Setting", "reading": "Reading", "seed": "Seed",
+                "ranks": "Ranks", "delta_weighted": "Fall, weighted", "delta_plain": "Fall, plain",
+                "paper_delta": "Paper"},
+    "table_3": {"dataset": "Data", "seed": "Seed", "accuracy": "Accuracy", "half_tvd": "TVD / 2",
+                "paper_tvd": "Paper", "attention_jsd": "JSD", "paper_jsd": "Paper, JSD"},
+    "table_4": {"dataset": "Data", "seed": "Seed", "ranks_normal": "Ranks, normal",
+                "ranks": "Ranks", "delta_weighted": "Fall, weighted", "delta_plain": "Fall, plain",
+                "weighted_chance": "Chance", "paper_delta": "Paper"},
+    "gumbel": {"dataset": "Data", "encoder": "Encoder", "attention": "Attention",
+               "ranks_softmax": "Ranks", "weighted_softmax": "Softmax",
+               "ranks_noise_off": "Ranks, Gumbel", "weighted_noise_off": "Noise off",
+               "weighted_noise_on": "Noise on"},
+    "table_5": {"attention": "Attention", "models": "Models", "weighted_noise_off": "Noise off",
+                "weighted_noise_off_cases": "of", "weighted_noise_on": "Noise on",
+                "weighted_noise_on_cases": "of", "weighted_equal_scores_mean": "Noise alone",
+                "paper_share": "Paper, share"},
+    "claims": {"text": "Statement", "agrees": "Verdict", "held": "Agree", "cases": "Of",
+               "cannot_tell": "Cannot tell"},
 }  # fmt: skip
 
 
@@ -108,7 +161,7 @@ def build(workspace: Workspace, folder: Path) -> Path:
     titles = {name: data["title"] for name, data in about.items()}
     for part in ("figures", "tables"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    tables["claims"] = pd.DataFrame([vars(claim) | {"agrees": claim.agrees} for claim in found])
+    tables["claims"] = pd.DataFrame([claim.record() for claim in found])
     for name, table in tables.items():
         csv, tex = (folder / "tables" / f"{name}.{kind}" for kind in ("csv", "tex"))
         if table.empty:
@@ -116,8 +169,9 @@ def build(workspace: Workspace, folder: Path) -> Path:
                 file.unlink(missing_ok=True)
             continue
         table.to_csv(csv, index=False)
-        if name not in ("curves", "measurements"):  # too long for a page
-            tex.write_text(latex(table, "%.3g"), encoding="utf-8")
+        if name in _PRINTED:  # the others are too long for a page
+            printed = _printed(table, _PRINTED[name], titles)
+            tex.write_text(latex(printed, "%.3f"), encoding="utf-8")
     drawn = []
     for name, figure in wen_figures.figures(tables, titles):
         figures.save(figure, folder / "figures" / name)
@@ -131,6 +185,7 @@ def build(workspace: Workspace, folder: Path) -> Path:
     )
     page = environment.get_template("wen.html.j2").render(
         claims=[_claim(claim) for claim in found],
+        chance=CHANCE_RULE,
         tables=[
             _shown(name, tables[name], titles) for name in _SHOWN if len(tables[name])
         ],
@@ -201,9 +256,11 @@ def _options(workspace: Workspace) -> list[tuple[str, str]]:
 
 def _claim(claim: Claim) -> dict[str, str]:
     verdict = {"yes": "agrees", "partly": "partly", "no": "disagrees", "": "no verdict"}
-    cases = f"{claim.held} of {claim.cases}" if claim.cases > 1 else ""
+    cases = f"{claim.held} of {claim.cases}" if claim.cases else ""
+    judged = claim.cases or claim.cannot_tell
     return {
         **{name: getattr(claim, name) for name in ("text", "rule", "paper", "here")},
+        "verdicts": f" ({claim.verdicts})" if judged else "",
         "verdict": verdict[claim.agrees],
         "cases": cases,
     }
@@ -224,7 +281,22 @@ def _shown(name: str, table: pd.DataFrame, titles: dict[str, str]) -> dict[str, 
         return str(value).replace("_", " ")
 
     rows = [[text(column, row) for column in columns] for row in table.to_dict("records")]
-    return {"name": name, "title": title, "head": list(columns.values()), "rows": rows}
+    head = list(columns.values())
+    return {"name": name, "title": title, "head": head, "rows": rows, "note": _NOTES.get(name, "")}
+
+
+def _printed(table: pd.DataFrame, columns: dict[str, str], titles: dict[str, str]) -> pd.DataFrame:
+    """Choose and name the columns of a table in LaTeX, in words that can be read."""
+
+    def text(value: Any) -> Any:
+        if isinstance(value, bool | np.bool_):
+            return "yes" if value else "no"
+        if isinstance(value, str):
+            return titles.get(value, value.replace("_", " "))
+        return value
+
+    chosen = table[list(columns)].rename(columns=columns).astype(object)
+    return chosen.map(text)
 
 
 def _reasons(measurements: pd.DataFrame) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ POINTS: tuple[tuple[str, str, str], ...] = (
     (
         "Estimator, unit, bias",
         "Plug-in, nats, one N and the same instances for all ranks; Miller-Madow and a control "
-        "with outputs shuffled beside it. A tau within the control's interval is marked.",
+        "with outputs shuffled beside it. A tau that is not different from chance is marked.",
         "--shuffles",
     ),
     (
