@@ -281,6 +281,38 @@ def test_all_that_has_a_score_is_erased_where_only_that_flips(cuda, path):
     assert (out.minimal_size.item(), out.minimal_flip_label.item()) == (n, 1)
 
 
+def test_the_minimal_set_of_a_packed_instance_is_never_empty(cuda):
+    """By position 2^53 + (-2^53 + 1.2 - 0.9) is 0; with the large ones first and last it is 2."""
+    p = problem([16], 1, 2, (), is_scores=False)
+    p.values.fill_(0)
+    p.values[[0, 8, 9, 10], 0, 0] = torch.tensor([2.0**53, -(2.0**53), 1.2, -0.9])
+    p.head_weight[:, 0, 0] = torch.tensor([0.0, 1])
+    p.head_bias.zero_()
+    p.attention.fill_(1)
+    out = run(cuda, p, MINIMAL)
+    assert out.minimal_size is not None
+    assert out.minimal_order is not None
+    assert (out.label.item(), out.minimal_size.item()) == (0, 1)
+    assert out.minimal_order[0].item() == 8
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_tie_within_the_minimal_set(cuda, path):
+    """2 + 1 - 1, then 1 - 1, a tie that flips nothing, then -1: two items, and one near-tie."""
+    shared, lengths = PATHS[path]
+    use_device(shared)
+    p = problem([max(lengths)], 1, 2, (), is_scores=False)
+    p.values.fill_(0)
+    p.values[:3, 0, 0] = torch.tensor([2.0, 1, -1])
+    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
+    p.head_bias.zero_()
+    p.attention.zero_()
+    p.attention[:3] = 1
+    out = run(cuda, p, MINIMAL)
+    assert out.minimal_size is not None
+    assert (out.minimal_size.item(), out.status.item()) == (2, 32)
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_of_two_runners_up_the_lower_class_orders_what_never_flips(cuda, path):
     """Classes 1 and 2 are equally far from 0; by class 1 the second item goes first."""
@@ -762,8 +794,8 @@ def test_what_the_backend_refuses(cuda):
 @pytest.mark.parametrize("C", [5, 20])
 def test_results_do_not_depend_on_the_schedule(cuda, shared, lengths, C):
     use_device(shared)
-    p = problem(lengths, 4, C, QUICK)
-    p.values[-3:-1, 0, 1] = float("nan")
+    p = problem(lengths, 4 if C == 20 else 5, C, QUICK)  # a lane a row, or a group of lanes
+    p.values[[100, 130, 200], 0, 1] = float("nan")
     orders = [("forward", 0), ("backward", 0), ("shuffled", 1), *(("apart", i) for i in range(4))]
     for wants in (EVERYTHING, NO_CURVES):
         results: list[list[Tensor]] = []
