@@ -429,12 +429,14 @@ def _train(
 ) -> None:
     """Read, train, judge on the test split, save."""
     from fastattnerase.data import load_corpus, prepare
-    from fastattnerase.experiments.rundir import provenance
+    from fastattnerase.experiments.rundir import RunError, provenance
     from fastattnerase.models import build_model, evaluate, save_model
     from fastattnerase.models import train as train_model
     from fastattnerase.models.storage import require_writable
 
     require_writable(folder)
+    if data.vectors is not None and not Path(data.vectors).is_file():
+        raise RunError(f"--vectors {data.vectors}: no such file")
     with _err.status("reading the texts"):
         corpus = load_corpus(data)
         prepared = prepare(corpus, data)
@@ -452,6 +454,12 @@ def _train(
         sum(split.truncated for split in (prepared.train, prepared.dev, prepared.test)),
         data.max_tokens,
     )
+    if not prepared.vocabulary.words:
+        _out.print(
+            f"Note: no word occurs {data.min_count} times (--min-count), so all are unknown words "
+            "and documents differ in length alone",
+            soft_wrap=True,
+        )
     if data.vectors:
         _out.print(f"{prepared.vectors_found:,} words have a vector")
     model = build_model(model_config, prepared.vocabulary, len(corpus.classes), prepared.embeddings)
@@ -536,10 +544,20 @@ def _summary(result: Result) -> None:
 
 def _find_run(folder: Path) -> Path:
     """Give a run directory, or the one run that `erase` wrote into a model's folder."""
-    from fastattnerase.experiments.rundir import RUN, RunError
+    from fastattnerase.experiments.rundir import RUN, RunError, read_json
+    from fastattnerase.mi.runs import KIND, TABLES
 
-    if (folder / RUN).exists():
+    measured = [folder] if (folder / RUN).exists() else []
+    if measured and read_json(folder / RUN).get("kind") != KIND:
         return folder
+    runs = sorted(path.parent for path in folder.glob(f"erase*/{RUN}"))
+    measured = measured or [path.parent for path in sorted(folder.glob(f"measure*/{RUN}"))]
+    if measured and not runs:
+        raise RunError(
+            f"{measured[0]} holds a measurement, which has no report of this kind: its tables are "
+            f"{', '.join(f'{table}.csv' for table in TABLES)} in it; name a run directory that "
+            "`erase` wrote"
+        )
     pages = [page for page in ("report.html", "wen.html") if (folder / "report" / page).is_file()]
     if pages and (folder / "manifest.json").is_file():
         inside = sorted(str(path.parent) for path in folder.glob(f"erase/*/*/{RUN}"))
@@ -547,7 +565,6 @@ def _find_run(folder: Path) -> Path:
             f"{folder} is a folder of `reproduce`; its report is {folder / 'report' / pages[0]}"
             + (f", its runs are {', '.join(inside)}" if inside else "")
         )
-    runs = sorted(path.parent for path in folder.glob(f"erase*/{RUN}"))
     if len(runs) > 1:
         raise RunError(f"{folder} holds several runs; name one of {', '.join(map(str, runs))}")
     return runs[0] if runs else folder

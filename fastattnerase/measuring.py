@@ -88,7 +88,7 @@ def measure(
     ] = "rank",
     codebook_samples: Annotated[int, typer.Option(help="Of a shared codebook's fit.")] = 20_000,
     algorithm: Annotated[str, typer.Option(help="Of k-means: full or mini_batch.")] = "full",
-    restarts: Annotated[int, typer.Option(help="Of k-means.")] = 1,
+    restarts: Annotated[int, typer.Option(help="Of k-means, at most 1,000.")] = 1,
     output: Annotated[
         str,
         typer.Option(
@@ -100,7 +100,9 @@ def measure(
         str, typer.Option(help="What is clustered of outputs: logit or probability.")
     ] = "logit",
     output_clusters: Annotated[int, typer.Option(help="Of outputs.")] = 5,
-    shuffles: Annotated[int, typer.Option(help="Of the control; 0 for none.")] = 100,
+    shuffles: Annotated[
+        int, typer.Option(help="Of the control: 0 for none, or 20 and more.")
+    ] = 100,
     confidence: Annotated[float, typer.Option(help="Of the control's intervals.")] = 0.95,
     constant_attention: Annotated[
         str,

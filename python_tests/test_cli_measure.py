@@ -111,7 +111,7 @@ def test_every_documented_option_of_the_measurement_is_one_of_the_command(tmp_pa
         "instances": "each_rank", "exclude": "none", "clusters": "smallest",
         "candidates": (4, 6), "codebook": "shared", "codebook_samples": 50,
         "algorithm": "mini_batch", "restarts": 2, "output": "classes",
-        "output_space": "probability", "output_clusters": 3, "shuffles": 7, "confidence": 0.9,
+        "output_space": "probability", "output_clusters": 3, "shuffles": 25, "confidence": 0.9,
         "constant_attention": "undefined", "backend": "reference",
     }  # fmt: skip
     assert set(values) == {field.name for field in dataclasses.fields(mi.Config)}

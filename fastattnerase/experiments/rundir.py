@@ -105,9 +105,12 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"), object_hook=record)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, nested too deeply
-        raise RunError(f"{path} is damaged: {error}") from error
+        raise RunError(f"{path} is damaged: {error}; delete {path.parent} and run again") from error
     if not isinstance(content, dict):
-        raise RunError(f"{path} is damaged: it holds {type(content).__name__}, not an object")
+        raise RunError(
+            f"{path} is damaged: it holds {type(content).__name__}, not an object; delete "
+            f"{path.parent} and run again"
+        )
     return content
 
 
@@ -144,7 +147,8 @@ def begin(folder: Path, state: Mapping[str, Any], *, name: str, about: Mapping[s
     path = folder / RUN
     if path.exists():
         before = read_json(path)
-        changed = [key for key in state if before.get(key) != state[key]]
+        changed = [_difference(key, before.get(key), state[key]) for key in state
+                   if before.get(key) != state[key]]  # fmt: skip
         # A first try that failed before its first part has left nothing to protect.
         empty = before.get("kind") == state["kind"] and not _has_results(folder)
         if changed and not empty:
@@ -159,6 +163,18 @@ def begin(folder: Path, state: Mapping[str, Any], *, name: str, about: Mapping[s
     folder.mkdir(parents=True, exist_ok=True)
     write_json(path, {**state, "name": name, **about, **provenance()})
     return False
+
+
+def _difference(key: str, there: Any, here: Any) -> str:
+    """Name what differs between two records, the options of a configuration one by one."""
+    if key != "config" or not isinstance(there, Mapping):
+        return key
+    options = [
+        f"{name} is {there.get(name)!r} there and {value!r} here"
+        for name, value in here.items()
+        if there.get(name) != value
+    ]
+    return f"{key} ({'; '.join(options)})" if options else key
 
 
 def finished(folder: Path, *, kind: str, again: str) -> tuple[dict[str, Any], dict[str, Any]]:

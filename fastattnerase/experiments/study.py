@@ -64,6 +64,12 @@ class CorpusSpec:
                 f"corpus {self.name!r}: models are {', '.join(self.models) or '(none)'}; "
                 f"known are {', '.join(MODELS)}"
             )
+        twice = [model for model in dict.fromkeys(self.models) if self.models.count(model) > 1]
+        if twice:
+            raise RunError(
+                f"corpus {self.name!r}: models names {', '.join(twice)} more than once; distinct "
+                "names are needed"
+            )
         _check_each(f"corpus {self.name!r}: each", self.each)
         if self.rows is not None and self.rows < 1:
             raise RunError(f"corpus {self.name!r}: rows is {self.rows}; at least 1 is needed")

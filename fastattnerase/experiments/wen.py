@@ -159,6 +159,8 @@ class Options:
             ("studies", STUDIES),
         ):
             given = getattr(self, name)
+            if not given:
+                raise RunError(f"{name} is empty; at least one of {', '.join(known)} is needed")
             unknown = [item for item in given if item not in known]
             if unknown or len(set(given)) < len(given):
                 raise RunError(
@@ -172,8 +174,6 @@ class Options:
                 raise RunError(
                     f"{name} is {seeds}; distinct numbers from 0 to {_MOST_SEED} are needed"
                 )
-        if not self.studies:
-            raise RunError(f"studies is empty; at least one of {', '.join(STUDIES)} is needed")
         for name in (
             "hidden_size", "channels", "epochs", "adversary_epochs", "adversary_patience",
             "embedding_size", "attention_size", "max_tokens", "max_train", "max_test",

@@ -9,7 +9,8 @@ from typing import Literal
 from fastattnerase.mi.clusters import CANDIDATES, Algorithm, Search
 from fastattnerase.mi.grouping import Exclude
 
-_MOST_SHUFFLES = 100_000  # all of them are in memory
+_LEAST_SHUFFLES, _MOST_SHUFFLES = 20, 100_000  # fewer have no tails; all are in memory
+_MOST_RESTARTS = 1_000
 _CHOICES: dict[str, tuple[str, ...]] = {
     "weight_rule": ("kth", "selected"),
     "instances": ("all_ranks", "each_rank"),
@@ -40,18 +41,20 @@ class Config:
             number of samples and estimates the same bias. `each_rank`: for each rank all that have
             it.
         exclude: items that are not ranked; see `group`.
-        clusters: of the states, one number for all ranks: see `quantise`; a number fixes it.
+        clusters: of the states, one number for all ranks: see `quantise`; a number from 2 fixes
+            it.
         candidates: from which `clusters` is chosen.
         codebook: `rank`: one for each rank. `shared`: one for all, fitted on `codebook_samples`
             states, as many of each rank.
         algorithm: of k-means for the states.
-        restarts: of k-means for the states.
+        restarts: of k-means for the states, 1 to 1,000.
         output: `clusters`: the outputs are quantised by k-means too. `classes`: the predicted
             class. `auto`: clusters of two-class models, classes of others.
         output_space: what is clustered: the `logit` (difference of two logits; logits less their
             mean where there are more classes) or the `probability`.
         output_clusters: of the outputs.
-        shuffles: of the control, in which outputs are permuted; 0 for none.
+        shuffles: of the control, in which outputs are permuted: 0 for none, or 20 to 100,000, of
+            which an interval can be told.
         confidence: of the control's intervals.
         constant_attention: where the ranks' weights are all equal, no correlation with them is
             defined. `error`: raise. `undefined`: report that. `by_position`: ranks, whose ties
@@ -96,14 +99,14 @@ class Config:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**32:  # as scikit-learn takes it
             raise ValueError(f"seed is {self.seed}; it must be 0 to 2**32 - 1")
-        for name, rules in (
-            ("ranks", ("both", "weights", "length")),
-            ("clusters", ("largest", "smallest")),
+        for name, rules, least in (
+            ("ranks", ("both", "weights", "length"), 1),
+            ("clusters", ("largest", "smallest"), 2),  # one cluster informs about nothing
         ):
             value = getattr(self, name)
-            if value not in rules if isinstance(value, str) else value < 1:
+            if value not in rules if isinstance(value, str) else value < least:
                 raise ValueError(
-                    f"{name} is {value!r}; it must be {', '.join(rules)} or a number from 1"
+                    f"{name} is {value!r}; it must be {', '.join(rules)} or a number from {least}"
                 )
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
@@ -132,5 +135,10 @@ class Config:
             )
         if not 0 < self.confidence < 1:
             raise ValueError(f"confidence is {self.confidence}; it must lie between 0 and 1")
-        if self.shuffles > _MOST_SHUFFLES:
-            raise ValueError(f"shuffles is {self.shuffles}; it must be at most {_MOST_SHUFFLES:,}")
+        if self.shuffles and not _LEAST_SHUFFLES <= self.shuffles <= _MOST_SHUFFLES:
+            raise ValueError(
+                f"shuffles is {self.shuffles}; it must be 0, for no control, or {_LEAST_SHUFFLES} "
+                f"to {_MOST_SHUFFLES:,}"
+            )
+        if self.restarts > _MOST_RESTARTS:
+            raise ValueError(f"restarts is {self.restarts}; it must be at most {_MOST_RESTARTS:,}")

@@ -116,7 +116,13 @@ def wen(
     exclude: Annotated[
         str, typer.Option(help="Items not ranked: masked, zero_weight or none.")
     ] = "masked",
-    shuffles: Annotated[int, typer.Option(min=0, help="Of the control.")] = 100,
+    shuffles: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Of the control: 20 and more, or 0 for none; then nothing is told from chance.",
+        ),
+    ] = 100,
     out_folder: Annotated[
         Path, typer.Option("--out", help="Where everything goes; an interrupted run goes on there.")
     ] = Path("runs/wen"),
@@ -141,6 +147,8 @@ def wen(
     if vectors is None:
         files = sorted((data_root / "glove").glob("*.txt*"))
         vectors = files[0] if files else None
+    elif not vectors.is_file():
+        raise RunError(f"--vectors {vectors}: no such file")
     options = Options(
         datasets=_names(datasets),
         seeds=tuple(range(seeds)),
@@ -212,5 +220,8 @@ def _describe(result: dict[str, Any]) -> str:
         documents = result["about"]["documents"]
         used = ", ".join(f"{sum(n.values()):,} {split}" for split, n in documents.items())
         unused = ", ".join(f"{n:,} {why}" for why, n in left_out(result["about"]).items())
-        return f"{used}; left out: {unused or 'none'}"
+        about = f"{used}; left out: {unused or 'none'}"
+        if not result["about"]["words"]:
+            about += "; no word is frequent enough for the vocabulary, so all are unknown words"
+        return about
     return f"test accuracy {result['accuracy']:.3f}"

@@ -28,7 +28,7 @@ def command(root: Path, out: Path, jobs: int, studies: str) -> list[str]:
         *(sys.executable, "-m", "fastattnerase", "reproduce", "wen", "--data-root", str(root)),
         *("--datasets", "sst", "--small-datasets", "sst", "--seeds", "1", "--studies", studies),
         *("--encoders", "bilstm", "--attentions", "additive", "--embedding-size", "8"),
-        *("--hidden-size", "4", "--epochs", "2", "--adversary-epochs", "3", "--shuffles", "5"),
+        *("--hidden-size", "4", "--epochs", "2", "--adversary-epochs", "3", "--shuffles", "20"),
         *("--clusters", "4", "--ranks", "4", "--out", str(out), "--jobs", str(jobs)),
     ]
 

@@ -65,7 +65,7 @@ def test_every_cell_is_measured(finished: Workspace) -> None:
         assert list(result["measurements"]) == names
         for found in result["measurements"].values():
             measured = mi.load(finished.folder(unit) / found["run"]).measurement
-            assert measured.summary["ranks"] == 4
+            assert measured.summary["ranks"] == 5
         assert not (finished.folder(unit) / "checkpoint").exists()
         saved = finished.folder(unit) / "model"
         assert saved.exists() == (unit.variant in ("normal", "adversary"))
@@ -89,7 +89,7 @@ def test_tables(finished: Workspace) -> None:
     assert row["plain"] == own.correlation("kendall").value
     assert row["plain_corrected"] == own.correlation("kendall", "miller_madow").value
     assert row["accuracy"] == normal["accuracy"]
-    assert len(tables["curves"]) == 12 * 4
+    assert len(tables["curves"]) == 12 * 5
     assert set(tables["table_2"]["reading"]) == {
         "uniform", "trained", "random", "parameters", "trained_kept",
     }  # fmt: skip
@@ -108,7 +108,7 @@ def test_tables(finished: Workspace) -> None:
     assert gumbel["weighted_softmax"] == row["weighted"]
     every = tables["table_5"].set_index("attention").loc["all"]
     assert every["models"] == 1
-    assert every["plain_noise_on"] == (gumbel["plain_noise_on"] >= gumbel["plain_softmax"])
+    assert every["plain_noise_on_all"] == (gumbel["plain_noise_on"] >= gumbel["plain_softmax"])
 
 
 def test_an_interrupted_study_ends_with_the_same_numbers(
@@ -275,7 +275,14 @@ def test_what_cannot_be_measured_is_said(finished: Workspace, tmp_path: Path) ->
         ({"attention_size": 0}, "attention_size is 0; at least 1 is needed"),
         ({"max_test": 0}, "max_test is 0; at least 1 is needed"),
         ({"channels": 10**9}, "hidden_size: got 1000000000; at least 1, at most 65,536"),
-        ({"shuffles": 10**9}, "shuffles is 1000000000; it must be at most 100,000"),
+        (
+            {"shuffles": 10**9},
+            "shuffles is 1000000000; it must be 0, for no control, or 20 to 100,000",
+        ),
+        ({"shuffles": 1}, "shuffles is 1; it must be 0, for no control"),
+        ({"clusters": 1}, "clusters is 1; it must be largest, smallest or a number from 2"),
+        ({"encoders": ()}, "encoders is empty; at least one of bilstm, cnn, mlp is needed"),
+        ({"datasets": ()}, "datasets is empty; at least one of sst, imdb"),
         ({"strength": -1.0}, r"strength is -1.0; a number from 0 is needed"),
         ({"strength": np.nan}, "strength is nan; a number from 0 is needed"),
         ({"tvd": np.nan}, "tvd is nan; a number above 0 is needed"),
@@ -294,7 +301,8 @@ def test_bad_options(values: dict[str, Any], message: str) -> None:
 
 
 NOTHING = dict.fromkeys(
-    ("accuracy", "table_2", "table_3", "table_4", "table_5", "means"), pd.DataFrame()
+    ("accuracy", "table_2", "table_3", "table_4", "gumbel", "means", "order", "highest"),
+    pd.DataFrame(),
 )
 
 
@@ -305,27 +313,92 @@ def judge(**tables: pd.DataFrame) -> list[tuple[str, int, int]]:
 def compared(**columns: list[Any]) -> pd.DataFrame:
     """Rows of table 2 or 4; plain tau as weighted tau, nothing by chance where it is not given."""
     falls = columns["delta_weighted"]
-    no: list[Any] = [False] * len(falls)
-    default = {"delta_plain": falls} | {
-        f"{tau}{which}_chance": no for tau in ("weighted", "plain") for which in ("", "_normal")
-    }
+    taus = {"weighted": [0.9 - fall for fall in falls], "weighted_normal": [0.9] * len(falls)}
+    default: dict[str, list[Any]] = {f"{tau}{which}_chance": [False] * len(falls)
+                                     for tau in ("weighted", "plain")
+                                     for which in ("", "_normal")}  # fmt: skip
+    default |= {"ranks": [8] * len(falls), "ranks_normal": [8] * len(falls), "delta_plain": falls}
+    default |= taus | {name.replace("weighted", "plain"): tau for name, tau in taus.items()}
     return pd.DataFrame(default | columns)
 
 
-def test_means_agree_in_the_paper_s_order_only() -> None:
+def grid(taus: dict[tuple[str, str, int], float], **ranks: int) -> pd.DataFrame:
+    """Normal models of one data set; plain tau is the negative, `bilstm_deep_0=3` gives ranks."""
+    return pd.DataFrame(
+        [
+            {"dataset": "sst", "encoder": e, "attention": a, "mechanism": "softmax", "seed": s,
+             "weighted": t, "plain": -t, "weighted_corrected": t, "plain_corrected": -t,
+             "weighted_chance": False, "plain_chance": False, "singletons": 0.0,
+             "largest_weight": 0.5, "ranks": ranks.get(f"{e}_{a}_{s}", 8)}
+            for (e, a, s), t in taus.items()
+        ]
+    )  # fmt: skip
+
+
+def of_means(models: pd.DataFrame) -> list[wen_tables.Claim]:
+    tables = {name: getattr(wen_tables, f"_{name}")(models) for name in
+              ("means", "order", "highest")}  # fmt: skip
+    return claims(NOTHING | tables)
+
+
+def test_orders_need_the_means_and_most_cells() -> None:
     assert judge() == []
-    taus = {("all", "additive"): 0.8, ("all", "deep"): 0.7, ("all", "dot"): 0.4}
-    for i, e in enumerate(("bilstm", "cnn", "mlp")):
-        for j, a in enumerate(("additive", "deep", "dot")):
-            taus[e, a] = 0.9 - 0.1 * (3 * i + j)
-    rows = [
-        {"encoder": e, "attention": a, "models": 2, "weighted": t, "plain": -t,
-         "weighted_chance": 1, "plain_chance": 0}
-        for (e, a), t in taus.items()
-    ]  # fmt: skip
-    assert [agrees for agrees, *_ in judge(means=pd.DataFrame(rows))] == ["yes", "no", "yes", "no"]
-    first, *_ = claims(NOTHING | {"means": pd.DataFrame(rows)})
-    assert first.here == "0.80, 0.70, 0.40; 3 of 6 models not different from chance"
+    cells = [("bilstm", 0), ("bilstm", 1), ("cnn", 0), ("mlp", 0)]
+    taus = {
+        (e, a, s): tau
+        for e, s in cells
+        for a, tau in (("additive", 0.9), ("deep", 0.8), ("dot", 0.4))
+    }
+    weighted, plain, *_ = of_means(grid(taus))
+    assert (weighted.agrees, weighted.held, weighted.cases) == ("yes", 4, 4)
+    assert (plain.agrees, plain.held, plain.cases) == ("no", 0, 4)
+    assert weighted.here.startswith("means 0.90, 0.80, 0.40; in this order in 4 of 4 cells; mean ±")
+    assert "additive less deep 0.10 ± 0.00, deep less dot 0.40 ± 0.00" in weighted.here
+    # Two cells of four are not most; the means still agree.
+    half = taus | {(e, "deep", 0): 0.91 for e in ("cnn", "mlp")}
+    weighted, *_ = of_means(grid(half))
+    assert (weighted.agrees, weighted.held, weighted.cases) == ("partly", 2, 4)
+    # 0.1, 0.1, -0.01, -0.01: mean 0.045, standard error 0.0318
+    assert "additive less deep 0.04 ± 0.03" in weighted.here or "0.05 ± 0.03" in weighted.here
+    # Most cells, but one far outlier turns the means.
+    turned = taus | {("mlp", "additive", 0): -1.0}
+    weighted, *_ = of_means(grid(turned))
+    assert (weighted.agrees, weighted.held, weighted.cases) == ("partly", 3, 4)
+    # What has few ranks, or no tau, cannot tell.
+    weighted, *_ = of_means(grid(taus | {("mlp", "dot", 0): np.nan}, cnn_deep_0=4))
+    assert (weighted.held, weighted.cases, weighted.cannot_tell) == (2, 2, 2)
+    assert "cannot tell: 1 (fewer than five ranks), 1 (tau is undefined)" in weighted.here
+    nothing = of_means(grid(dict.fromkeys(taus, np.nan)))
+    assert [(claim.agrees, claim.cases) for claim in nothing[:2]] == [("", 0), ("", 0)]
+    assert not any("nan" in claim.here for claim in nothing)
+
+
+def test_the_best_combination_needs_the_mean_and_most_cells() -> None:
+    taus = {
+        (e, a, s): 0.9 - 0.1 * (3 * i + j) - 0.01 * s
+        for i, e in enumerate(("bilstm", "cnn", "mlp"))
+        for j, a in enumerate(("additive", "deep", "dot"))
+        for s in range(3)
+    }
+    *_, weighted, plain = of_means(grid(taus))
+    assert (weighted.agrees, weighted.held, weighted.cases) == ("yes", 3, 3)
+    assert (plain.agrees, plain.held, plain.cases) == ("no", 0, 3)
+    assert weighted.here.startswith(
+        "mean 0.89; best other mean 0.79, bilstm with deep, a lead of 0.10; highest in 3 of 3 "
+        "cells, in 0 of these with another"
+    )
+    # A tie is highest; a higher one of few ranks cannot be compared.
+    other = taus | {("cnn", "dot", 0): 0.9, ("mlp", "dot", 1): 1.0}
+    *_, weighted, _ = of_means(grid(other, mlp_dot_1=4))
+    assert (weighted.agrees, weighted.held, weighted.cases) == ("yes", 3, 3)
+    assert "in 1 of these with another" in weighted.here
+    *_, weighted, _ = of_means(grid(other))
+    assert (weighted.agrees, weighted.held, weighted.cases) == ("yes", 2, 3)
+    *_, weighted, _ = of_means(grid(taus, bilstm_additive_0=4))
+    assert (weighted.held, weighted.cases, weighted.cannot_tell) == (2, 2, 1)
+
+
+def test_accuracy_by_seed() -> None:
     accuracy = pd.DataFrame(
         {"dataset": ["sst"], "accuracy": [0.8], "lowest": [0.77], "paper": [0.82],
          "needed": [0.78], "reached": [2], "seeds": [3]}
@@ -350,29 +423,51 @@ def test_fix_claims_by_model(
 ) -> None:
     table = compared(setting=[setting] * 2, reading=["random"] * 2, delta_weighted=falls)
     assert judge(table_2=table) == [expected, expected]  # weighted, plain
+    assert not any("nan" in claim.here for claim in claims(NOTHING | {"table_2": table}))
 
 
-def test_what_is_not_different_from_chance_does_not_agree() -> None:
-    rows = {"reading": ["random"] * 2, "delta_weighted": [0.5, 0.5]}
-    chance = {"weighted_normal_chance": [True, False]}
-    attention = compared(setting=["Fix Attn"] * 2, **rows, **chance)
-    assert judge(table_2=attention) == [("partly", 1, 2), ("yes", 2, 2)]
-    rows["delta_weighted"] = [0.0, 0.0]
-    kept = compared(setting=["Fix Rep"] * 2, **rows, weighted_chance=[True, True])
-    assert judge(table_2=kept) == [("no", 0, 2), ("yes", 2, 2)]
-    weighted, _ = claims(NOTHING | {"table_2": kept})
-    assert weighted.here == "weighted tau falls by 0.00, 2 of 2 not different from chance"
+@pytest.mark.parametrize("setting", ["Fix Attn", "Fix Rep"])
+def test_what_was_chance_before_or_has_few_ranks_cannot_tell(setting: str) -> None:
+    rows = {"setting": [setting] * 3, "reading": ["random"] * 3}
+    falls = [0.5] * 3 if setting == "Fix Attn" else [0.0] * 3
+    base = {"weighted_normal_chance": [True, False, False], "ranks": [8, 4, 8]}
+    table = compared(**rows, delta_weighted=falls, **base)
+    weighted, plain = claims(NOTHING | {"table_2": table})
+    assert (weighted.agrees, weighted.held, weighted.cases) == ("yes", 1, 1)
+    assert weighted.cannot_tell == 2
+    assert (plain.held, plain.cases, plain.cannot_tell) == (2, 2, 1)
+    assert weighted.here.endswith(
+        "cannot tell: 1 (tau of the normal model is chance), 1 (fewer than five ranks)"
+    )
+    # Without shuffles nothing is told from chance: no verdict.
+    unknown: dict[str, list[Any]] = {
+        "weighted_chance": [None] * 3, "weighted_normal_chance": [None] * 3,
+    }  # fmt: skip
+    weighted, _ = claims(NOTHING | {"table_2": compared(**rows, delta_weighted=falls, **unknown)})
+    assert (weighted.agrees, weighted.cases, weighted.cannot_tell) == ("", 0, 3)
+    assert weighted.here == "cannot tell: 3 (no shuffled outputs to compare with)"
+
+
+def test_a_tau_that_becomes_chance_has_fallen() -> None:
+    chance = {"weighted_chance": [True, False], "delta_weighted": [0.04, 0.04]}
+    rows = {"reading": ["random"] * 2} | chance
+    assert judge(table_2=compared(setting=["Fix Attn"] * 2, **rows))[0] == ("partly", 1, 2)
+    table = compared(setting=["Fix Rep"] * 2, **rows)
+    assert judge(table_2=table)[0] == ("partly", 1, 2)
+    weighted, _ = claims(NOTHING | {"table_2": table})
+    assert weighted.here == "weighted tau falls by 0.04, 1 of 2 to chance"
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
         ({}, ("yes", 2, 2)),
-        ({"attention_jsd": [0.0, 0.4]}, ("partly", 1, 2)),  # the same attention
-        ({"attention_jsd": [0.0, 0.14]}, ("no", 0, 2)),
-        ({"tvd": [0.5, 0.5]}, ("no", 0, 2)),  # other outputs
+        ({"attention_jsd": [0.0, 0.4]}, ("yes", 1, 1)),  # the same attention cannot tell
+        ({"attention_jsd": [0.0, 0.18]}, ("", 0, 0)),
+        ({"tvd": [0.5, 0.01]}, ("yes", 1, 1)),  # nor can other outputs
         ({"delta_weighted": [-0.21, 0.11]}, ("no", 0, 2)),  # up as well as down
         ({"weighted_chance": [True, False]}, ("partly", 1, 2)),
+        ({"weighted_normal_chance": [True, False]}, ("yes", 1, 1)),
     ],
 )
 def test_adversaries_agree_where_attention_differs_and_tau_does_not(
@@ -383,29 +478,59 @@ def test_adversaries_agree_where_attention_differs_and_tau_does_not(
 
 
 def test_the_adversaries_numbers_are_those_of_the_rule() -> None:
-    table = compared(attention_jsd=[0.2, 0.6], tvd=[0.03, 0.01], delta_weighted=[0.02, -0.001])
+    table = compared(attention_jsd=[0.1, 0.6], tvd=[0.03, 0.01], delta_weighted=[0.02, -0.001])
     weighted, plain = claims(NOTHING | {"table_4": table})
-    assert weighted.here == "JSD 0.20 to 0.60, TVD 0.01 to 0.03; weighted tau falls by 0.00 to 0.02"
-    assert "JSD of a model's attention at least 0.15" in weighted.rule
-    assert "weighted tau moves by at most 0.1 up or down" in weighted.rule
-    assert "plain tau moves by at most 0.1" in plain.rule
+    assert weighted.here == (
+        "JSD 0.10 to 0.60, TVD 0.01 to 0.03; weighted tau falls by 0.00; cannot tell: 1 (JSD of "
+        "attention below 0.19)"
+    )
+    assert "a JSD of attention of at least 0.19 and a TVD of outputs of at most 0.074" in plain.rule
+    assert "weighted tau of a model moves by at most 0.09 up or down" in weighted.rule
+    assert "plain tau of a model moves by at most 0.09" in plain.rule
+
+
+def gumbel_models(**columns: list[Any]) -> pd.DataFrame:
+    """Five models: lowered, kept, chance after, chance before, of few ranks."""
+    columns = {
+        "attention": ["additive", "additive", "deep", "deep", "dot"],
+        "ranks": [8, 8, 8, 8, 4],
+        "weighted": [0.8, 0.95, 0.95, 0.95, 1.0],
+        "weighted_chance": [False, False, True, False, True],
+    } | columns
+    table: dict[str, Any] = {"attention": columns["attention"]}
+    for state in ("softmax", "noise_off", "noise_on", "equal_scores"):
+        for tau in ("weighted", "plain"):
+            after = state != "softmax"
+            table[f"{tau}_{state}"] = columns["weighted"] if after else [0.9] * 5
+            table[f"{tau}_chance_{state}"] = (
+                columns["weighted_chance"] if after else [False, False, False, True, False]
+            )
+        table[f"ranks_{state}"] = columns["ranks"] if state != "softmax" else [8] * 5
+    return pd.DataFrame(table)
 
 
 def test_gumbel_agrees_by_the_models_that_can_tell() -> None:
-    counts = {"": 15, "_chance": 9, "_not_chance": 7}
-    row = {
-        f"{tau}_noise_{noise}{end}": count
-        for tau in ("weighted", "plain")
-        for noise in ("off", "on")
-        for end, count in counts.items()
-    }
-    row |= {"weighted_noise_on_not_chance": 8, "plain_noise_off_chance": 18}
-    row |= {"plain_noise_off_not_chance": 0, "plain_noise_on_not_chance": 0}
-    row |= {"weighted_equal_scores_mean": 0.9, "plain_equal_scores_mean": 0.5}
-    table = pd.DataFrame([{"attention": "all", "models": 18, **row}])
-    assert judge(table_5=table) == [
-        ("partly", 7, 9), ("yes", 8, 9), ("", 0, 0), ("no", 0, 9), ("", 0, 0),
-    ]  # fmt: skip
+    table = gumbel_models()
+    expected = ("partly", 1, 3)  # the third has fallen to chance, the last two cannot tell
+    assert judge(gumbel=table) == [expected] * 4 + [("", 0, 0)]
+    first, *_ = claims(NOTHING | {"gumbel": table})
+    assert first.cannot_tell == 2
+    assert first.here == (
+        "weighted tau falls by -0.05 to 0.10, 1 of 3 to chance; cannot tell: 1 (tau of the normal "
+        "model is chance), 1 (fewer than five ranks); not lower in 4 of all 5, chance or not"
+    )
+    rows = wen_tables._table_5(table).set_index("attention")
+    names = ["models", "weighted_noise_on", "weighted_noise_on_cases", "weighted_noise_on_all"]
+    assert rows.loc["additive", names].tolist() == [2, 1, 2, 1]
+    assert rows.loc["deep", names].tolist() == [2, 0, 1, 2]
+    assert rows.loc["dot", names].tolist() == [1, 0, 0, 1]
+    assert rows.loc["all", names].tolist() == [5, 1, 3, 4]
+    # Four of five are 80%.
+    kept = gumbel_models(
+        weighted=[0.8] + [0.95] * 4, weighted_chance=[False] * 5, ranks=[8] * 5
+    ).assign(weighted_chance_softmax=False)
+    assert judge(gumbel=kept)[0] == ("yes", 4, 5)
+    assert claims(NOTHING | {"gumbel": kept})[0].verdicts.startswith("yes: at least 80% of the")
 
 
 def test_the_paper_s_own_numbers_obey_the_rules() -> None:
@@ -427,21 +552,30 @@ def test_every_claim_states_its_rule(finished: Workspace) -> None:
     found = claims(tables)
     assert len(found) == 1 + 2 * 7 + 2 + 5  # accuracy, fixed, adversary, Gumbel and its noise
     assert all(claim.rule for claim in found)
-    assert all(re.search(r"\d", c.rule) or "normal" in c.rule for c in found[:-1])
+    assert all(re.search(r"\d|not lower than softmax's", c.rule) for c in found[:-1])
+    assert all(claim.verdicts.startswith("yes: ") for claim in found)
+    assert not any("nan" in claim.here for claim in found)
 
 
 def test_chance_marks(finished: Workspace) -> None:
-    """A tau within the interval of tau with outputs shuffled, ends included, is marked."""
-    assert [wen_tables._within(tau, -0.5, 0.7) for tau in (-0.5, 0.0, 0.7 + 1e-12, 0.71)] == [
+    """Few ranks are chance whatever tau is; else what is in the control's interval, ends in."""
+    assert [wen_tables._chance(tau, -0.5, 0.7, 5) for tau in (-0.5, 0.0, 0.7 + 1e-12, 0.71)] == [
         True, True, True, False,
     ]  # fmt: skip
-    assert wen_tables._within(np.nan, -0.5, 0.5) is wen_tables._within(0.1, np.nan, np.nan) is None
+    # Identical cases of four ranks, whose interval the draw of shuffles decides: 2/24 > 0.05.
+    assert wen_tables._chance(1.0, -0.99, 0.99, 4) is wen_tables._chance(1.0, -1.0, 1.0, 4) is True
+    assert wen_tables._chance(np.nan, -0.5, 0.5, 5) is None
+    assert wen_tables._chance(0.1, np.nan, np.nan, 5) is None
+    assert wen_tables._chance(0.1, np.nan, np.nan, 4) is True
+    assert wen_tables.CHANCE_RULE in " ".join((wen_tables.collect.__doc__ or "").replace(
+        "(`…_chance`) ", "").split())  # fmt: skip
     tables = collect(finished.results(), finished.out)
     measured = tables["measurements"]
     for tau in ("weighted", "plain"):
         inside = measured[tau].between(
             measured[f"{tau}_control_low"] - 1e-9, measured[f"{tau}_control_high"] + 1e-9
         )
+        assert (measured["ranks"] == 5).all()
         assert measured[f"{tau}_chance"].tolist() == inside.tolist()
     [row] = tables["figure_2"].to_dict("records")
     [normal] = measured[
@@ -451,6 +585,12 @@ def test_chance_marks(finished: Workspace) -> None:
     assert tables["table_4"]["plain_normal_chance"].tolist() == [normal["plain_chance"]]
     folder = finished.folder(Unit("sst", "bilstm", "additive", "softmax", "normal", 0))
     ranks = mi.load(folder / "mi-main").measurement.ranks
+    assert normal["largest_weight"] == ranks["attention"][0]
+    assert measured["largest_weight"].notna().all()  # also of given weights and Gumbel-softmax
+    assert tables["table_2"][["ranks", "ranks_normal"]].eq(5).all(axis=None)
+    assert tables["table_4"][["ranks", "ranks_normal"]].eq(5).all(axis=None)
+    assert tables["table_3"]["epochs"].le(tables["table_3"]["most_epochs"]).all()
+    assert tables["table_3"]["most_epochs"].tolist() == [3]
     assert normal["singletons"] == ranks["singletons"].sum() / ranks["clusters"].sum()
     assert row["singletons"] == normal["singletons"]
 

@@ -18,9 +18,9 @@ OPTIONS = Options(
     hidden_size=4,
     epochs=2,
     adversary_epochs=3,
-    shuffles=5,
+    shuffles=20,
     clusters=4,
-    ranks=4,
+    ranks=5,
 )
 
 

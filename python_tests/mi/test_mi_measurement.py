@@ -311,7 +311,11 @@ def test_errors_say_what_to_do() -> None:
         ({"weight_threshold": np.inf}, "weight_threshold is inf; it must be a number from 0"),
         ({"weight_threshold": np.nan}, "weight_threshold is nan; it must be a number from 0"),
         ({"length_percentile": np.nan}, "length_percentile is nan"),
-        ({"shuffles": 10**9}, "shuffles is 1000000000; it must be at most 100,000"),
+        ({"shuffles": 10**9}, "shuffles is 1000000000; it must be 0, for no"),
+        ({"shuffles": 1}, "shuffles is 1; it must be 0, for no control, or 20 to 100,000"),
+        ({"shuffles": 19}, "shuffles is 19; it must be 0, for no control, or 20 to 100,000"),
+        ({"clusters": 1}, "clusters is 1; it must be largest, smallest or a number from 2"),
+        ({"restarts": 10**9}, "restarts is 1000000000; it must be at most 1,000"),
         ({"weight_share": np.nan}, "weight_share is nan"),
         ({"confidence": np.nan}, "confidence is nan"),
         ({"weight_share": 0.0}, "weight_share is 0.0"),
@@ -369,7 +373,7 @@ def test_memory_does_not_grow_with_the_number_of_ranks() -> None:
     def peak(longest: int) -> int:
         tracemalloc.start()
         try:
-            measure(stream(longest), small(ranks=longest, shuffles=5))
+            measure(stream(longest), small(ranks=longest, shuffles=20))
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

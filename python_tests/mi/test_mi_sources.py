@@ -16,7 +16,7 @@ from fastattnerase.experiments.sources import ModelSource, TensorSource
 from fastattnerase.mi import Config, group, measure, run
 from fastattnerase.models import ModelConfig, build_model
 
-CONFIG = Config(clusters=6, shuffles=10, ranks=2)
+CONFIG = Config(clusters=6, shuffles=20, ranks=2)
 
 
 @pytest.mark.parametrize("kind", ["flan", "han"])

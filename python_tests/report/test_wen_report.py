@@ -25,7 +25,7 @@ from fastattnerase.report.wen_points import POINTS
 TINY = (
     "--datasets=sst", "--small-datasets=sst", "--seeds=1", "--encoders=bilstm",
     "--attentions=additive", "--embedding-size=8", "--hidden-size=4", "--epochs=2",
-    "--adversary-epochs=3", "--shuffles=5", "--clusters=4", "--ranks=4",
+    "--adversary-epochs=3", "--shuffles=20", "--clusters=4", "--ranks=5",
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ _CHUNK_ROWS = 8192
 def _read(
     path: Path, columns: Sequence[str], separator: str, quoting: Literal[0, 3]
 ) -> Iterator[Mapping[str, object]]:
+    _refuse_twins(path, columns, separator, quoting)
     with open_text(path) as file:
         try:
             # Every field stays text: "NA" and "null" are words, "01" is not 1.
@@ -41,6 +42,22 @@ def _read(
             raise DataError(f"{path} is empty; a header line and rows are needed") from error
         except pd.errors.ParserError as error:
             raise DataError(f"{path} cannot be parsed: {str(error).strip()}") from error
+
+
+def _refuse_twins(
+    path: Path, columns: Sequence[str], separator: str, quoting: Literal[0, 3]
+) -> None:
+    """Refuse a header that has a wanted column twice: pandas would take the first, unasked."""
+    with open_text(path) as file:
+        try:
+            header = next(filter(None, csv.reader(file, delimiter=separator, quoting=quoting)), [])
+        except csv.Error as error:
+            raise DataError(f"{path} cannot be parsed: {error}") from error
+    twins = [column for column in columns if header.count(column) > 1]
+    if twins:
+        raise DataError(
+            f"{path} has several columns {', '.join(map(repr, twins))}; distinct names are needed"
+        )
 
 
 @register_reader("csv", (".csv",))
