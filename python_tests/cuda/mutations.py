@@ -237,6 +237,7 @@ EQUIVALENT: dict[str, str] = {
         "equivalent here: swaps of neighbours one after the other are right in any order; at once "
         "they would lose items"
     ),
+    "sweep.cuh, sweep_instance: `team().sync()`, number 1, removed": MEETING,
     "sweep.cuh, sort_share: `pass < merge_passes(n)` becomes `true`": (
         "equivalent: copies a finished order to and fro"
     ),

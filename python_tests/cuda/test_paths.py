@@ -314,6 +314,23 @@ def test_a_tie_within_the_minimal_set(cuda, path):
 
 
 @pytest.mark.parametrize("path", PATHS)
+def test_a_tie_behind_the_minimal_set_is_none(cuda, path):
+    """Erasing the first item leaves class 1 2 above 0; class 2 ties when the second is gone too."""
+    shared, lengths = PATHS[path]
+    use_device(shared)
+    p = problem([max(lengths)], 3, 3, (), is_scores=False)
+    p.values.fill_(0)
+    p.values[:2, 0] = torch.tensor([[3.0, 0, 0], [0, 2, -1]])
+    p.head_weight[:, 0] = torch.eye(3)
+    p.head_bias.zero_()
+    p.attention.zero_()
+    p.attention[:3] = 1
+    out = run(cuda, p, MINIMAL)
+    assert out.minimal_size is not None
+    assert (out.minimal_size.item(), out.status.item()) == (1, 0)
+
+
+@pytest.mark.parametrize("path", PATHS)
 def test_of_two_runners_up_the_lower_class_orders_what_never_flips(cuda, path):
     """Classes 1 and 2 are equally far from 0; by class 1 the second item goes first."""
     shared, lengths = PATHS[path]
