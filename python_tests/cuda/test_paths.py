@@ -331,6 +331,29 @@ def test_a_tie_behind_the_minimal_set_is_none(cuda, path):
 
 
 @pytest.mark.parametrize("path", PATHS)
+def test_a_near_tie_that_only_the_last_of_four_rankings_has(cuda, path):
+    """The first three leave 3 - 1, 3; the last, another warp's, leaves -1 + 1."""
+    shared, lengths = PATHS[path]
+    use_device(shared)
+    n = max(lengths)
+    p = problem([n], 1, 2, (RankingKind.GIVEN_ORDER,) * 4, is_scores=False)
+    p.values.fill_(0)
+    p.values[:3, 0, 0] = torch.tensor([3.0, -1, 1])
+    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
+    p.head_bias.zero_()
+    p.attention.zero_()
+    p.attention[:3] = 1
+    rest = range(3, n)
+    object.__setattr__(p, "orders", (torch.tensor([2, 1, 0, *rest]), torch.arange(n)))
+    object.__setattr__(p, "ranking_args", (0, 0, 0, 1))
+    for seed in range(6):
+        emulator.module().set_schedule("apart", seed)
+        assert run(cuda, p, 0).status.item() == 32
+    object.__setattr__(p, "ranking_args", (0,) * 4)
+    assert run(cuda, p, 0).status.item() == 0
+
+
+@pytest.mark.parametrize("path", PATHS)
 def test_of_two_runners_up_the_lower_class_orders_what_never_flips(cuda, path):
     """Classes 1 and 2 are equally far from 0; by class 1 the second item goes first."""
     shared, lengths = PATHS[path]
