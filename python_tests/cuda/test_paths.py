@@ -353,6 +353,22 @@ def test_a_near_tie_that_only_the_last_of_four_rankings_has(cuda, path):
     assert run(cuda, p, 0).status.item() == 0
 
 
+def test_the_first_of_two_ties_of_a_long_order_counts(cuda):
+    """Keeping -1, then -1 + 1, the label again by a tie; another tie is beyond it, at 4,097."""
+    use_device(3000)
+    p = problem([4200], 1, 2, (RankingKind.GIVEN_ORDER,), is_scores=False, keep=True)
+    p.values.fill_(0)
+    p.attention.zero_()
+    some = torch.tensor([0, 1, 2, 4096, 4097])
+    p.values[some, 0, 0] = torch.tensor([-1.0, 1, 5, -5, 5])
+    p.attention[some] = 1
+    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
+    p.head_bias.zero_()
+    object.__setattr__(p, "orders", (torch.arange(4200),))
+    out = run(cuda, p, 0)
+    assert (out.first_flip.item(), out.status.item()) == (2, 32)
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_of_two_runners_up_the_lower_class_orders_what_never_flips(cuda, path):
     """Classes 1 and 2 are equally far from 0; by class 1 the second item goes first."""
