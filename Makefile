@@ -58,7 +58,7 @@ bench-smoke: $(VENV)/.test  ## every benchmark at toy size, results compared
 	$(BIN)/python benchmarks/run.py --smoke && $(BIN)/python benchmarks/mi.py --smoke
 
 bench: $(VENV)/.test  ## the CPU benchmarks (minutes; wants a quiet machine)
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py --json benchmarks/results/cpu.json
 
 gpu-check:  ## build, contract tests and benchmarks on a machine with an NVIDIA GPU
 	bash benchmarks/gpu_check.sh

@@ -39,7 +39,7 @@ struct Instance {
   double least;           // of the weights that are not zero
   double row_sum[16];     // of all rows
   float* columns;         // [C, pitch], null where no instance takes this way
-  float* packed_weights;  // [D, C - 1]
+  float* packed_weights;  // [D, at most C + 2]
   std::int64_t pitch;
   std::int64_t status;
 };
@@ -109,7 +109,7 @@ inline Instance lay_out(const SweepParams& p, std::int64_t n, Arena& arena) {
   const bool narrow = narrow_possible(p);
   Instance I{};
   I.n = n;
-  I.packed_weights = arena.take<float>(narrow ? p.D * (p.C - 1) : 0);
+  I.packed_weights = arena.take<float>(narrow ? p.D * (p.C + 2) : 0);
   I.rows = arena.take<double>(n * (narrow ? row_width(p.C) : p.H * p.C));
   I.pitch = ((n + 15) / 16 | 1) * 16;  // odd in cache lines, so that classes share no set
   I.columns = arena.take<float>(narrow ? I.pitch * p.C : 0);

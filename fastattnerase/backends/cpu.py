@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from fastattnerase.backends.base import Outputs, PooledProblem, Problem
 # Scratch memory kept for the next call: a fresh one costs a page fault every 4 KiB.
 _SPARE: list[Tensor] = []
 _SPARE_BYTES = 64 * 2**20
+# A forced instruction set is the whole process's while a call lasts.
+_FORCED = threading.Lock()
 
 
 class CpuBackend:
@@ -47,12 +50,13 @@ class CpuBackend:
         if self._variant is None:
             _call(_C.cpu_sweep, _C.cpu_sweep_workspace, fields)
             return
-        before = _C.cpu_variant()
-        _C.cpu_select_variant(self._variant)
-        try:
-            _call(_C.cpu_sweep, _C.cpu_sweep_workspace, fields)
-        finally:
-            _C.cpu_select_variant(before)
+        with _FORCED:
+            before = _C.cpu_variant()
+            _C.cpu_select_variant(self._variant)
+            try:
+                _call(_C.cpu_sweep, _C.cpu_sweep_workspace, fields)
+            finally:
+                _C.cpu_select_variant(before)
 
     def pooled_prefixes(self, problem: PooledProblem, pooled: Tensor) -> None:
         """Fill `pooled` [M, H, D] with the renormalised averages over the survivors."""

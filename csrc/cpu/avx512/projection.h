@@ -2,21 +2,23 @@
 // 2 <= C <= 16. Everything that follows needs differences between classes only, and one class less
 // is a tenth of the work at C = 10.
 //
-// Mapping: 16 items in the lanes of one vector, K = C - 1 accumulators. Four features of 16 rows
-// arrive as 128-bit pieces, are transposed inside the quarters of four vectors (8 shuffles), and
-// meet weights that are broadcast from memory by the multiply-add itself: 4 K multiply-adds, plus 4
-// for the norms. Traffic: the values once; contributions leave as K streams of 16 floats, class by
-// class.
-// Memory: the 16 interleaved row streams defeat the hardware's prefetcher, so that what follows is
-// requested explicitly, three times, ever nearer.
+// Mapping: 16 items in the lanes of one vector, K = C - 1 accumulators, but three at least. Four
+// features of 16 rows arrive as 128-bit pieces, are transposed inside the quarters of four vectors
+// (8 shuffles), and meet weights that are broadcast from memory by the multiply-add itself: 4 K
+// multiply-adds, plus 4 for the norms. Traffic: the values once; contributions leave as K streams
+// of 16 floats, class by class. Memory: the 16 interleaved row streams defeat the hardware's
+// prefetcher, so that what follows is requested explicitly, three times, ever nearer.
 //   1. Of every page, one word is loaded, kPages bytes ahead. Requests do not wait for a page's
-//      translation but are dropped; a load waits, while the multiply-adds go on. Of pages of 4 KiB
-//      on a virtual machine this was half of the projection's time: 25 to 30 ns an item at D = 100,
-//      C = 10, 145 at D = 768, C = 2 without, 21 and 97 with (20 and 76 where all is cached).
+//      translation but are dropped; a load waits, while the multiply-adds go on.
 //   2. Lines into the second cache, in address order, kFar bytes ahead.
 //   3. Lines into the first cache: of short rows in address order, a block ahead; of rows whose
 //      block would fill that cache, two lines ahead in each row.
 // A row's address is one of four running pointers plus 0, 1, 2 or 3 strides.
+//
+// Ladder, sweeps of the set `transformer` of benchmarks/run.py, D = 768, C = 2 (1 thread, ms):
+// requests alone, in blocks of rows 20; pages loaded, requests by bytes 15.9; three accumulators
+// instead of one 14.5. `flan_imdb`, D = 100, C = 10: 27 to 31 as the pages lie; pages loaded 26.8;
+// relative to class 0 25.3.
 
 // Where the norms do not keep contributions within this, one may overflow float32 though its
 // difference from another's does not: the general way tells.
@@ -26,6 +28,11 @@ constexpr std::int64_t kFar = 20 << 10;
 constexpr std::int64_t kPages = kFar + (16 << 10);
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kShortRow = 512;  // bytes
+
+// With fewer the loop has so little to do that its loads overtake the requests for their lines.
+constexpr std::int64_t kFewest = 3;
+
+inline std::int64_t accumulators(std::int64_t C) { return C - 1 < kFewest ? kFewest : C - 1; }
 
 struct Rows {
   const char* first;    // row of the block's lane 0
@@ -124,7 +131,7 @@ FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t 
 }
 
 struct Projection {
-  const float* weights;  // [D, K] packed
+  const float* weights;  // [D, K] packed, zeros beyond the classes
   float* contributions;  // [C, pitch], of which class 0 is left alone
   std::int64_t pitch;
   float* converted;  // [16, kMaxSpan], where values are not float32
@@ -167,6 +174,7 @@ FAE_INLINE F16 project_block(const SweepParams& p, const Projection& out, std::i
   }
 #pragma GCC unroll 16
   for (int c = 0; c < K; ++c) {
+    if (c >= p.C - 1) continue;
     if (p.D > kMaxSpan) s[c] = join(low[c], high[c]);
     _mm512_storeu_ps(out.contributions + (c + 1) * out.pitch + column, s[c]);
   }
@@ -195,30 +203,20 @@ using ProjectColumns = float (*)(const SweepParams&, const Projection&, std::int
                                  std::int64_t);
 
 inline ProjectColumns project_columns_for(std::int64_t C) {
-  static constexpr ProjectColumns kTable[17] = {nullptr,
-                                                nullptr,
-                                                project_columns<1>,
-                                                project_columns<2>,
-                                                project_columns<3>,
-                                                project_columns<4>,
-                                                project_columns<5>,
-                                                project_columns<6>,
-                                                project_columns<7>,
-                                                project_columns<8>,
-                                                project_columns<9>,
-                                                project_columns<10>,
-                                                project_columns<11>,
-                                                project_columns<12>,
-                                                project_columns<13>,
-                                                project_columns<14>,
-                                                project_columns<15>};
-  return kTable[C];
+  static constexpr ProjectColumns kTable[] = {
+      project_columns<3>,  project_columns<4>,  project_columns<5>,  project_columns<6>,
+      project_columns<7>,  project_columns<8>,  project_columns<9>,  project_columns<10>,
+      project_columns<11>, project_columns<12>, project_columns<13>, project_columns<14>,
+      project_columns<15>};
+  return kTable[accumulators(C) - kFewest];
 }
 
 inline void pack_weights(const SweepParams& p, float* packed) {
   const float* w = static_cast<const float*>(p.head_weight);
-  const std::int64_t K = p.C - 1;
+  const std::int64_t K = accumulators(p.C);
   for (std::int64_t c = 0; c < K; ++c) {
-    for (std::int64_t d = 0; d < p.D; ++d) packed[d * K + c] = w[(c + 1) * p.D + d] - w[d];
+    for (std::int64_t d = 0; d < p.D; ++d) {
+      packed[d * K + c] = c < p.C - 1 ? w[(c + 1) * p.D + d] - w[d] : 0;
+    }
   }
 }
