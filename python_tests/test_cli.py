@@ -264,6 +264,18 @@ class TestMistakes:
     def test_missing_file(self, tmp_path: Path) -> None:
         assert "no such file" in self.train(tmp_path / "absent.csv")
 
+    def test_missing_vectors_are_noticed_before_the_data_are_read(self, tmp_path: Path) -> None:
+        data = tmp_path / "absent.csv"
+        assert f"--vectors {tmp_path / 'v'}: no such file" in self.train(
+            data, "--vectors", tmp_path / "v"
+        )
+
+    def test_a_vocabulary_without_words(self, tmp_path: Path) -> None:
+        data = write(tmp_path / "x.csv", reviews())
+        arguments = ("--data", data, *COLUMNS, *TINY, "--min-count", 9999, "--out", tmp_path / "m")
+        printed = invoke("train", *arguments).stdout
+        assert "Note: no word occurs 9999 times (--min-count), so all are unknown" in printed
+
     def test_no_data_at_all(self) -> None:
         assert "all rows as --data, or training rows as --train" in one_line("train")
         assert "as --train (and --dev" in one_line("train", "--test", "x.csv")

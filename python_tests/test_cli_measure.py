@@ -95,7 +95,11 @@ def test_a_finished_measurement_is_not_repeated(tmp_path: Path) -> None:
     assert invoke(*arguments).stdout == first.stdout
     assert (tmp_path / "run" / "result.json").stat().st_mtime_ns == before
     assert (tmp_path / "run" / "ranks.csv").exists()
-    assert "holds a run with another config" in one_line(*arguments, "--seed", 1)
+    assert "with another config (seed is 0 there and 1 here);" in one_line(*arguments, "--seed", 1)
+    for command in ("report", "export"):
+        line = CliRunner().invoke(app, [command, str(tmp_path / "run")]).stderr
+        assert "holds a measurement" in line
+        assert "its tables are ranks.csv, correlations.csv" in " ".join(line.split())
     # Interrupted before its end, it starts again.
     (tmp_path / "run" / "result.json").unlink()
     assert invoke(*arguments).stdout == first.stdout

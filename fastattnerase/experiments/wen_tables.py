@@ -99,9 +99,14 @@ class Claim:
 
     @property
     def verdicts(self) -> str:
-        """When the verdict is yes, partly or no."""
+        """When the verdict is yes, partly or no; empty of what is no statement of the paper."""
+        if not self.cases + self.cannot_tell:
+            return ""
         if self.means is not None:
-            return "yes: the means agree, and more than half of the cells; partly: one of both; no"
+            return (
+                "yes: the means agree, and more than half of the cells; partly: one of both; no: "
+                "neither"
+            )
         if self.needed < 1:
             return f"yes: at least {self.needed:.0%} of the cases; partly: fewer; no: none"
         return "yes: all cases; partly: some; no: none"

@@ -257,10 +257,9 @@ def _options(workspace: Workspace) -> list[tuple[str, str]]:
 def _claim(claim: Claim) -> dict[str, str]:
     verdict = {"yes": "agrees", "partly": "partly", "no": "disagrees", "": "no verdict"}
     cases = f"{claim.held} of {claim.cases}" if claim.cases else ""
-    judged = claim.cases or claim.cannot_tell
     return {
         **{name: getattr(claim, name) for name in ("text", "rule", "paper", "here")},
-        "verdicts": f" ({claim.verdicts})" if judged else "",
+        "verdicts": f" ({claim.verdicts})" if claim.verdicts else "",
         "verdict": verdict[claim.agrees],
         "cases": cases,
     }

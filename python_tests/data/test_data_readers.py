@@ -226,3 +226,14 @@ def test_the_shipped_sentences_are_split_on_line_feeds_and_the_last_tab() -> Non
     # The file's own characters: a NEL and TABs inside sentences do not end them.
     assert sum("\x85" in str(row["text"]) for row in rows) > 0
     assert (FOLDER / "ATTRIBUTION.md").read_text().count("CC BY 4.0") == 1
+
+
+def test_a_wanted_column_twice_in_the_header(tmp_path: Path) -> None:
+    for name, header in (("a.csv", "text,label,text\n"), ("a.tsv", "\ntext\tlabel\ttext\n")):
+        path = tmp_path / name
+        separator = "," if name.endswith("csv") else "\t"
+        path.write_text(header + separator.join("xyz") + "\n", encoding="utf-8")
+        reader = find_reader(path)
+        with pytest.raises(DataError, match="has several columns 'text'; distinct names are need"):
+            list(reader(path, ("text", "label")))
+        assert list(reader(path, ("label",))) == [{"label": "y"}]

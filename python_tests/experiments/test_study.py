@@ -74,6 +74,10 @@ TRAINED = "[[corpora]]\nname = 'A'\nmodels = ['FLANrnn']\ndata.path = 'a'\n"
         ("[[corpora]]\nname = 'A'", "data"),
         ("[[corpora]]\nname = '!'\n[corpora.data]", "letter or a digit"),
         ("speed = 1\n[[corpora]]\nname = 'A'\n[corpora.data]", "unknown 'speed'"),
+        (
+            "[[corpora]]\nname = 'A'\nmodels = ['HANrnn', 'HANrnn']\n[corpora.data]",
+            "names HANrnn more than once; distinct names are needed",
+        ),
         ("[[corpora]]\nname = 'A'\nmodels = ['LSTM']\n[corpora.data]", "HANrnn"),
         ("[[corpora]]\nname = 'A'\nrows = 0\n[corpora.data]", "rows is 0"),
         ("[[corpora]]\nname = 'A'\nlabel_pattern = '('\n[corpora.data]", "label_pattern"),

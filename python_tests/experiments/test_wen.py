@@ -216,6 +216,9 @@ def test_a_result_edited_by_hand(finished: Workspace, tmp_path: Path) -> None:
     workspace.folder(unit).mkdir(parents=True)
     path = workspace.folder(unit) / rundir.RESULT
     whole = finished.done(unit) or {}
+    path.write_text("{")
+    with pytest.raises(RunError, match=f"is damaged: .*; delete {path.parent} and run again"):
+        workspace.done(unit)
     for edited, place in (
         (whole | {"state": 3}, "state is 3"),
         (whole | {"accuracy": "high"}, "accuracy is 'high'"),
@@ -553,7 +556,8 @@ def test_every_claim_states_its_rule(finished: Workspace) -> None:
     assert len(found) == 1 + 2 * 7 + 2 + 5  # accuracy, fixed, adversary, Gumbel and its noise
     assert all(claim.rule for claim in found)
     assert all(re.search(r"\d|not lower than softmax's", c.rule) for c in found[:-1])
-    assert all(claim.verdicts.startswith("yes: ") for claim in found)
+    assert all(re.fullmatch("yes: .*; partly: .*; no: .*", c.verdicts) for c in found[:-1])
+    assert found[-1].verdicts == found[-1].agrees == ""
     assert not any("nan" in claim.here for claim in found)
 
 

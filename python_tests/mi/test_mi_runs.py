@@ -83,7 +83,8 @@ def test_a_finished_run_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path)
 
 def test_other_runs_are_not_overwritten(tmp_path: Path) -> None:
     run(Source(), CONFIG, tmp_path, name="demo")
-    with pytest.raises(RunError, match="holds a run with another config; choose another"):
+    message = r"clusters is 6 there and 5 here; shuffles is 20 there and 100 here"
+    with pytest.raises(RunError, match=rf"with another config \({message}\); choose another"):
         run(Source(), Config(clusters=5), tmp_path, name="demo")
     (tmp_path / "run.json").write_text('{"kind": "serrano_smith"}')
     with pytest.raises(RunError, match="another kind"):

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from fastattnerase.cli import app
 from fastattnerase.experiments.rundir import RunError
 from fastattnerase.experiments.wen import Workspace
-from fastattnerase.experiments.wen_tables import collect
+from fastattnerase.experiments.wen_tables import CHANCE_RULE, collect
 from fastattnerase.report.wen import CHANCE, build
 from fastattnerase.report.wen_figures import figures
 from fastattnerase.report.wen_points import POINTS
@@ -102,11 +102,53 @@ def test_mistakes_take_one_line(tmp_path: Path) -> None:
         (("--data-root", tmp_path / "none"), "no such folder"),
         (("--data-root", root, "--datasets", "trec"), "distinct names of sst, imdb"),
         (("--data-root", root, "--studies", "gird"), "studies is gird"),
+        (("--data-root", root, "--encoders", ","), "encoders is empty; at least one of bilstm"),
+        (("--data-root", root, "--datasets", ""), "datasets is empty; at least one of sst"),
+        (("--data-root", root, "--clusters", "1"), "clusters is 1; it must be"),
+        (("--data-root", root, "--shuffles", "1"), "shuffles is 1; it must be 0, for no control"),
+        (("--data-root", root, "--vectors", tmp_path / "no"), "--vectors"),
     ):
         result = invoke("reproduce", "wen", *arguments, "--out", tmp_path / "out", code=2)
         [line] = [text for text in result.stderr.splitlines() if text.strip()]
         assert line.startswith("error: ")
         assert message in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_latex_tables_are_narrow_and_whole(study: tuple[Path, Path]) -> None:
+    _, out = study
+    files = sorted((out / "report" / "tables").glob("*.tex"))
+    assert {path.stem for path in files} >= {"claims", "means", "table_2", "table_5", "gumbel"}
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        begun, ended = (re.findall(rf"\\{word}{{(\w+)}}", text) for word in ("begin", "end"))
+        assert begun == ended == ["tabular"]
+        assert all(text.count(rule) == 1 for rule in (r"\toprule", r"\midrule", r"\bottomrule"))
+        rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+        widths = {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows}
+        assert len(widths) == 1 and widths.pop() <= 8  # noqa: PT018
+        assert not re.search(r"True|False|NaN|nan\b|\\_", text), path.name
+
+
+def test_without_shuffles_there_is_no_verdict_that_needs_them(
+    study: tuple[Path, Path], tmp_path: Path
+) -> None:
+    root, _ = study
+    invoke("reproduce", "wen", "--data-root", root, "--out", tmp_path, *TINY, "--shuffles=0",
+           "--studies=fix")  # fmt: skip
+    claims = pd.read_csv(tmp_path / "report" / "tables" / "claims.csv", keep_default_na=False)
+    fixed = claims[claims["text"].str.startswith("Fix")]
+    assert len(fixed) == 14
+    assert set(fixed["agrees"]) == {""}
+    assert set(fixed["here"]) == {"cannot tell: 1 (no shuffled outputs to compare with)"}
+
+
+def test_the_readme_explains_chance_in_the_same_words(study: tuple[Path, Path]) -> None:
+    _, out = study
+    page = (out / "report" / "wen.html").read_text(encoding="utf-8")
+    assert page.count(CHANCE_RULE) == 2
+    readme = Path(__file__).parents[2] / "benchmarks" / "results" / "wen" / "README.md"
+    assert CHANCE_RULE in " ".join(readme.read_text(encoding="utf-8").split())
 
 
 def test_rules_chance_and_what_is_left_out_are_on_the_page(study: tuple[Path, Path]) -> None:
