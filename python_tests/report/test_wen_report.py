@@ -21,6 +21,7 @@ from fastattnerase.experiments.wen_tables import CHANCE_RULE, collect
 from fastattnerase.report.wen import CHANCE, build
 from fastattnerase.report.wen_figures import figures
 from fastattnerase.report.wen_points import POINTS
+from fastattnerase.reproduce.wen import _describe
 
 TINY = (
     "--datasets=sst", "--small-datasets=sst", "--seeds=1", "--encoders=bilstm",
@@ -256,6 +257,13 @@ def test_every_open_point_names_options_that_exist() -> None:
     named = {name for _, _, option in POINTS for name in re.findall(r"--[a-z-]+", option)}
     assert named <= known
     assert len(named) > 15
+
+
+def test_a_vocabulary_without_words_is_said() -> None:
+    about: dict[str, Any] = {"documents": {"train": {"a": 1}}, "dropped": {}, "filtered": {}}
+    said = "no word is frequent enough for the vocabulary, so all are unknown words"
+    assert _describe({"about": about | {"words": 0}}).endswith(said)
+    assert said not in _describe({"about": about | {"words": 1}})
 
 
 def test_nothing_to_report(tmp_path: Path) -> None:
