@@ -703,6 +703,8 @@ def _fix_claims(table: pd.DataFrame) -> list[Claim]:
         ),
     ):
         for reading, group in table[table["setting"] == setting].groupby("reading", sort=False):
+            positions = "; ranks are positions, so this tau is another quantity"
+            remark = positions if reading == "uniform" else ""
             for tau in TAUS:
                 reasons = _untold(group, tau)
                 told = group[reasons == ""]
@@ -713,7 +715,7 @@ def _fix_claims(table: pd.DataFrame) -> list[Claim]:
                 found.append(
                     Claim(
                         f"{setting}, {str(reading).replace('_', ' ')}: {text.format(tau=tau)}",
-                        rule.format(tau=tau),
+                        rule.format(tau=tau) + remark,
                         paper,
                         _sentence(_change(told, tau), _apart(reasons)),
                         int(held.sum()),

@@ -95,8 +95,8 @@ def test_the_readme_s_special_models() -> None:
         return found[taus]
 
     for reading, text in (
-        ("uniform", "uniform weights lowers tau by {} to {},"),
-        ("parameters", "untrained parameters by {} to {},"),
+        ("uniform", "So its fall by {} to {}, though"),
+        ("parameters", "untrained parameters lowers tau by {} to {}, on"),
     ):
         ends = falls(reading).min(axis=None), falls(reading).max(axis=None)
         assert text.format(*map(number, ends)) in README
