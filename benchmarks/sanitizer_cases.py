@@ -21,9 +21,11 @@ from problems import RANKINGS, Data
 CURVES = ("js", "kl", "label_prob", "mass", "decision", "logits")
 
 
-def cases(smallest: bool) -> Iterator[tuple[str, Data]]:
-    """A case for each path: a warp an instance, a block, a large block, several blocks."""
+def cases(smallest: bool, emulated: bool) -> Iterator[tuple[str, Data]]:
+    """A case for each path: a lane an instance, a warp, a block, a large block, several blocks."""
     lengths = {"warp": [1, 2, 7, 31], "block": [70, 300], "large": [2_500], "long": [9_001]}
+    if not emulated:
+        lengths["pack"] = [7] * 4_500  # more than a GPU has warps, so that packs fill up
     if not smallest:
         lengths["edges"] = [0, 1, 32, 33, 64, 65, 127, 129, 1023, 1024, 1025]
     for name, sizes in lengths.items():
@@ -79,5 +81,5 @@ if __name__ == "__main__":
     options = parser.parse_args()
     if options.emulated:
         load_emulator()
-    for case, problem in cases(options.smallest):
+    for case, problem in cases(options.smallest, options.emulated):
         run(case, problem, options.smallest, "cuda-emulated" if options.emulated else "cuda")
