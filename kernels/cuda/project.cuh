@@ -1,20 +1,21 @@
 // Projection of an instance's rows on the classes: s[i, c] = Σ_d values[i, d] W[c, d].
 //
-// Mapping where D <= kFloatSpan and rows are whole 16-byte vectors: a lane a row, see project_lanes.
-// Else a group of L lanes (8, 16 or 32, a function of the number of rows and of D alone) reads
-// one row: lane q takes the vectors q, q + L, … of 16 bytes, so that a group's load is L·16
-// contiguous bytes. A group works on kRows rows and kClasses classes at once: kRows independent
-// 16-byte loads are in flight before the first is used, each W vector (read through L1, where it
-// stays: values bypass it) serves kRows rows, each value vector kClasses classes. The partial sums
-// of the lanes are added in float64 by a reduce-scatter: log2(L) exchanges that halve the array.
+// Mapping where D <= kFloatSpan and rows are whole 16-byte vectors: a lane a row, see
+// project_lanes. Else a group of L lanes (8, 16 or 32, a function of the number of rows and of D
+// alone) reads one row: lane q takes the vectors q, q + L, … of 16 bytes, so that a group's load is
+// L·16 contiguous bytes. A group works on kRows rows and kClasses classes at once: kRows
+// independent 16-byte loads are in flight before the first is used, each W vector (read through L1,
+// where it stays: values bypass it) serves kRows rows, each value vector kClasses classes. The
+// partial sums of the lanes are added in float64 by a reduce-scatter: log2(L) exchanges that halve
+// the array.
 //
 // Traffic. n·D·sizeof(V) bytes once from device memory for C <= kClasses, from L1/L2 again for each
 // further tile of classes. Accuracy: a float32 partial sum spans D / L <= 128 features; longer rows
 // and rows that 16-byte vectors do not fit are accumulated in float64.
 //
 // Ladder: v1 a thread a row, W in shared memory: uncoalesced, 4 times the sectors. v2 groups of
-// lanes. v3 (D <= kFloatSpan) a lane a row that arrives through shared memory: no sums across lanes,
-// which took 700 of 1,600 instructions of 16 rows at D = 100, C = 10.
+// lanes. v3 (D <= kFloatSpan) a lane a row that arrives through shared memory: no sums across
+// lanes, which took 700 of 1,600 instructions of 16 rows at D = 100, C = 10.
 #pragma once
 
 #include "layout.cuh"
