@@ -108,7 +108,7 @@ inline Error load(const Context& c, std::int64_t index, char* shared) {
 inline void project(const Context& c, char* shared, std::int64_t begin, std::int64_t end) {
   Instance& I = instance_at(shared);
 #if defined(FAE_NARROW)
-  if (I.columns != nullptr) {
+  if (I.narrow) {
     project_narrow(c.p, I, begin, end);
     return;
   }
@@ -238,8 +238,8 @@ inline void originate(const Context& c, char* shared, char* work) {
     if (originate_narrow(c, I, work)) return;
     I.narrow = false;
     I.label = -1;
+    project_rows(p, I, 0, I.n);
   }
-  if (I.columns != nullptr) project_rows(p, I, 0, I.n);
 #endif
   Work w = work_at(p, I.n, work);
   bool bad_item = false;
@@ -403,11 +403,15 @@ inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, 
       const Error error = load_prepared(c, b, shared);
       if (error.fault != Fault::kNone) return error;
       Instance& I = instance_at(shared);
-      I.columns = run.columns + (p.offsets[b] - run_first);
-      I.pitch = kRun + 16;
-      for (std::int64_t i = 0; i < I.n; ++i) {
-        const float norm2 = run.norm2[p.offsets[b] - run_first + i];
-        if (i == 0 || norm2 > I.norm2[0]) I.norm2[0] = norm2;
+      if (I.narrow) {
+        I.columns = run.columns + (p.offsets[b] - run_first);
+        I.pitch = kRun + 16;
+        for (std::int64_t i = 0; i < I.n; ++i) {
+          const float norm2 = run.norm2[p.offsets[b] - run_first + i];
+          if (i == 0 || norm2 > I.norm2[0]) I.norm2[0] = norm2;
+        }
+      } else {
+        project_rows(p, I, 0, I.n);
       }
       const Error later = complete(c, shared, rest);
       if (later.fault != Fault::kNone) return later;
