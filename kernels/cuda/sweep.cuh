@@ -388,6 +388,17 @@ FAE_DEV Tile next_tile(const Launch& launch, const Turn& turn, int items, int la
   return Tile{};
 }
 
+// Turns to the block's first tile.
+template <typename S>
+FAE_DEV void first_tile(const Team<false>& team) {
+  if (team.leads()) {
+    Turn& turn = state_of<false, S, std::uint32_t>().turn;
+    turn.task = 0;
+    turn.first = blockIdx.x;
+  }
+  team.sync();
+}
+
 // Opens the next tile to project.
 template <typename S>
 FAE_NOINLINE __device__ bool open_tile(const Launch& launch) {
@@ -435,11 +446,7 @@ FAE_NOINLINE __device__ void close_tile(const Launch& launch, double norm2) {
 template <typename S>
 FAE_DEV void project_long(const Launch& launch) {
   const Team<false> team(nullptr);
-  if (team.leads()) {
-    state_of<false, S, std::uint32_t>().turn.task = 0;
-    state_of<false, S, std::uint32_t>().turn.first = blockIdx.x;
-  }
-  team.sync();
+  first_tile<S>(team);
 #pragma unroll 1
   while (team.all_agree(open_tile<S>(launch))) {
     close_tile<S>(launch, project_rows<S>(kBlockArena, launch.p.values_dtype));
@@ -524,17 +531,12 @@ FAE_NOINLINE __device__ bool open_singles(const Launch& launch) {
 template <typename S>
 FAE_NOINLINE __device__ void share_singles(const Launch& launch) {
   const Team<false> team(nullptr);
-  if (team.leads()) {
-    state_of<false, S, std::uint32_t>().turn.task = 0;
-    state_of<false, S, std::uint32_t>().turn.first = blockIdx.x;
-  }
-  team.sync();
+  first_tile<S>(team);
 #pragma unroll 1
   while (team.all_agree(open_singles<S>(launch))) {
     erase_singles<false, S, std::uint32_t>(wants_singles(launch.p));
     team.sync();
     add_near_tie<S>(launch);
-    team.sync();
   }
 }
 
@@ -599,11 +601,7 @@ FAE_NOINLINE __device__ void share_sorts(const Launch& launch) {
   const Team<false> team(nullptr);
   const unsigned long long width = static_cast<unsigned long long>(kTilePairs) << launch.merge_pass;
   if (launch.stage == kLongMerge && width >= launch.counters->longest) return;
-  if (team.leads()) {
-    state_of<false, S, std::uint32_t>().turn.task = 0;
-    state_of<false, S, std::uint32_t>().turn.first = blockIdx.x;
-  }
-  team.sync();
+  first_tile<S>(team);
 #pragma unroll 1
   while (team.all_agree(sort_share<S>(launch))) {
   }

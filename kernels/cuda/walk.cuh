@@ -390,15 +390,45 @@ FAE_DEV int walk_chunk(int n, int threads) {
   return chunk < 8 ? 8 : chunk;
 }
 
-// margins[j] += m of item i for the tile's classes.
-template <typename S, typename Idx>
-FAE_DEV void add_margins(const View<S, Idx>& v, int y, double own_bias, const int (&classes)[kTile],
-                         const double (&bias)[kTile], int i, double a, double (&margins)[kTile]) {
-  const S* row = v.s + static_cast<std::int64_t>(i) * v.cs;
-  const double own = row[y] + own_bias;
+// The classes that are walked at once, all but the label y; the last one again where no more are
+// left.
+struct ClassTile {
+  int y;
+  int classes[kTile];
+  double own_bias;
+  double bias[kTile];
+
+  template <typename S, typename Idx>
+  FAE_DEV ClassTile(const View<S, Idx>& v, int label, double label_bias, int first)
+      : y(label), own_bias(label_bias) {
 #pragma unroll
-  for (int j = 0; j < kTile; ++j) margins[j] += a * (own - (row[classes[j]] + bias[j]));
-}
+    for (int j = 0; j < kTile; ++j) {
+      const int other = first + j < v.C - 1 ? first + j : v.C - 2;
+      classes[j] = v.C == 1 ? 0 : other + (other >= y ? 1 : 0);
+      bias[j] = v.bias[classes[j]];
+    }
+  }
+
+  // margins[j] += m of item i, which weighs a.
+  template <typename S, typename Idx>
+  FAE_DEV void add(const View<S, Idx>& v, int i, double a, double (&margins)[kTile]) const {
+    const S* row = v.s + static_cast<std::int64_t>(i) * v.cs;
+    const double own = row[y] + own_bias;
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) margins[j] += a * (own - (row[classes[j]] + bias[j]));
+  }
+
+  // Whether a class has left the label behind, and whether one is close to it.
+  FAE_DEV void judge(const double (&margins)[kTile], double tolerance, bool& below,
+                     bool& near) const {
+    below = near = false;
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) {
+      below = below | (margins[j] < 0) | ((margins[j] == 0) & (classes[j] < y));
+      near = near | (fabs(margins[j]) < tolerance);
+    }
+  }
+};
 
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void walk_plainly() {
@@ -419,19 +449,12 @@ FAE_NOINLINE __device__ void walk_plainly() {
   const int end = begin + chunk < n ? begin + chunk : n;
   const Idx* order = v.orders + (active ? row : 0) * n;
   const auto item = [&](int t) { return static_cast<int>(order[anew(keep) != 0 ? t : n - 1 - t]); };
-  const double own_bias = v.bias[y];
   const bool empty_flips = f.bias_label != y;
+  const double own_bias = v.bias[y];
 
   unsigned long long flips = 0, nears = 0;
   for (int tile = 0; tile == 0 || tile < C - 1; tile += kTile) {
-    int classes[kTile];
-    double bias[kTile];
-#pragma unroll
-    for (int j = 0; j < kTile; ++j) {
-      const int other = tile + j < C - 1 ? tile + j : C - 2;
-      classes[j] = C == 1 ? 0 : other + (other >= y ? 1 : 0);
-      bias[j] = v.bias[classes[j]];
-    }
+    const ClassTile of(v, y, own_bias, tile);
     double sums[kTile] = {};
     double mass = 0;
 #pragma unroll 2
@@ -439,7 +462,7 @@ FAE_NOINLINE __device__ void walk_plainly() {
       const int i = item(t);
       const double a = v.a[i];
       mass += a;
-      add_margins(v, y, own_bias, classes, bias, i, a, sums);
+      of.add(v, i, a, sums);
     }
 #pragma unroll 1
     for (int o = 1; o < threads; o <<= 1) {
@@ -463,14 +486,9 @@ FAE_NOINLINE __device__ void walk_plainly() {
       const int i = item(t);
       const double a = v.a[i];
       mass += a;
-      add_margins(v, y, own_bias, classes, bias, i, a, sums);
-      const double tolerance = f.tolerance * mass;
-      bool below = false, near = false;
-#pragma unroll
-      for (int j = 0; j < kTile; ++j) {
-        below = below | (sums[j] < 0) | ((sums[j] == 0) & (classes[j] < y));
-        near = near | (fabs(sums[j]) < tolerance);
-      }
+      of.add(v, i, a, sums);
+      bool below, near;
+      of.judge(sums, f.tolerance * mass, below, near);
       const bool survive = mass > 0;
       const bool flip = survive ? below & (C > 1) : empty_flips;
       flips |= static_cast<unsigned long long>(flip) << (t - begin);
@@ -517,21 +535,14 @@ FAE_NOINLINE __device__ void walk_plainly() {
   }
   double least = HUGE_VAL;
   for (int tile = 0; tile < C - 1 && anew(keep) == 0; tile += kTile) {
-    int classes[kTile];
-    double bias[kTile];
+    const ClassTile of(v, y, own_bias, tile);
     double sums[kTile] = {};
-#pragma unroll
-    for (int j = 0; j < kTile; ++j) {
-      const int other = tile + j < C - 1 ? tile + j : C - 2;
-      classes[j] = other + (other >= y ? 1 : 0);
-      bias[j] = v.bias[classes[j]];
-    }
     if (C > 2 && survives) {
 #pragma unroll 2
       for (int t = begin; t < end; ++t) {
         if (t > event) break;
         const int i = item(t);
-        add_margins(v, y, own_bias, classes, bias, i, v.a[i], sums);
+        of.add(v, i, v.a[i], sums);
       }
     }
 #pragma unroll
@@ -539,7 +550,7 @@ FAE_NOINLINE __device__ void walk_plainly() {
       const double sum = group_sum(sums[j], threads);
       if (survives) {
         if (least == HUGE_VAL) flip_label = C;
-        take_smaller(least, flip_label, sum, classes[j]);
+        take_smaller(least, flip_label, sum, of.classes[j]);
       }
     }
   }
@@ -597,14 +608,7 @@ FAE_NOINLINE __device__ void walk_far() {
       double mass_here = 0;
 #pragma unroll 1
       for (int tile = 0; tile == 0 || tile < C - 1; tile += kTile) {
-        int classes[kTile];
-        double bias[kTile];
-#pragma unroll
-        for (int j = 0; j < kTile; ++j) {
-          const int other = tile + j < C - 1 ? tile + j : C - 2;
-          classes[j] = C == 1 ? 0 : other + (other >= y ? 1 : 0);
-          bias[j] = v.bias[classes[j]];
-        }
+        const ClassTile of(v, y, own_bias, tile);
         double sums[kTile] = {};
         double mass = 0;
 #pragma unroll 4
@@ -612,29 +616,24 @@ FAE_NOINLINE __device__ void walk_far() {
           const int i = item(t);
           const double a = v.a[i];
           mass += a;
-          add_margins(v, y, own_bias, classes, bias, i, a, sums);
+          of.add(v, i, a, sums);
         }
         mass = mass_before + team.below(mass, mass_here);
 #pragma unroll
         for (int j = 0; j < kTile; ++j) {
           double here_in_all;
-          const double before = carry[classes[j]];
+          const double before = carry[of.classes[j]];
           sums[j] = before + team.below(sums[j], here_in_all);
-          if (team.leads()) next[classes[j]] = before + here_in_all;
+          if (team.leads()) next[of.classes[j]] = before + here_in_all;
         }
 #pragma unroll 2
         for (int t = begin; t < end; ++t) {
           const int i = item(t);
           const double a = v.a[i];
           mass += a;
-          add_margins(v, y, own_bias, classes, bias, i, a, sums);
-          const double tolerance = f.tolerance * mass;
-          bool below = false, near = false;
-#pragma unroll
-          for (int j = 0; j < kTile; ++j) {
-            below = below | (sums[j] < 0) | ((sums[j] == 0) & (classes[j] < y));
-            near = near | (fabs(sums[j]) < tolerance);
-          }
+          of.add(v, i, a, sums);
+          bool below, near;
+          of.judge(sums, f.tolerance * mass, below, near);
           const bool survive = mass > 0;
           // Point t = n - 1 is the whole instance: y by definition.
           const bool flip = (survive ? below & (C > 1) : empty_flips) & (t < n - 1);

@@ -5,7 +5,7 @@ An emulated device with little shared memory sends short instances down the path
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import emulator
 import pytest
@@ -73,6 +73,39 @@ def problem(
     )
 
 
+def by_hand(
+    n: int,
+    values: list | dict[int, object],
+    head: list,
+    *,
+    orders: list[list[int]] | None = None,
+    bias: list[float] | None = None,
+    rest: float = 0.0,
+    all_weigh: bool = False,
+    keep: bool = False,
+) -> Problem:
+    """One instance of n items: the first, or those at the keys, have these values and weight 1.
+
+    The others have the value `rest` and, unless all weigh the same, no weight. An order begins with
+    the items it lists; the others follow by position.
+    """
+    weights = torch.tensor(head).reshape(len(head), 1, -1)  # [C, 1, D]
+    orders = orders or []
+    kinds = (RankingKind.GIVEN_ORDER,) * len(orders)
+    p = problem([n], weights.shape[2], len(head), kinds, is_scores=False, keep=keep)
+    p.values.fill_(rest)
+    p.attention.fill_(float(all_weigh))
+    for i, value in values.items() if isinstance(values, dict) else enumerate(values):
+        p.values[i, 0] = torch.tensor(value)
+        p.attention[i] = 1
+    p.head_weight.copy_(weights)
+    p.head_bias[:] = torch.tensor(bias or [0.0] * len(head))
+    given = [[*first, *(i for i in range(n) if i not in first)] for first in orders]
+    return replace(
+        p, orders=tuple(map(torch.tensor, given)), ranking_args=tuple(range(len(orders)))
+    )
+
+
 def run(backend, problem: Problem, wants: int = EVERYTHING) -> Outputs:
     results = allocate(
         problem.values,
@@ -111,6 +144,8 @@ PATHS = {
     "large": (4000, [7, 40, 20]),
     "long": (3000, [7, 70, 20, 0, 1, 120]),
 }
+# And one that is walked by a thread a stretch of ranks.
+PATHS_AND_FAR = {**PATHS, "far": (3000, [2200])}
 
 
 @pytest.mark.parametrize("order", ["forward", "backward", "shuffled", "apart"])
@@ -151,39 +186,25 @@ def test_exact_ties_and_items_without_weight(cuda, path, keep, wants):
 
 @pytest.mark.parametrize("wants", [CURVES, 0], ids=["curves", "plain"])
 @pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", PATHS_AND_FAR)
 def test_a_tie_behind_the_first_flip_is_none(cuda, path, keep, wants):
     """Erasing: sums 3, -1 (flips), 0, 1. Keeping: 1 (flips), 0, 1, 2. The rest weighs nothing."""
-    shared, lengths = PATHS[path]
+    shared, lengths = PATHS_AND_FAR[path]
     use_device(shared)
-    n = max(lengths)
-    p = problem([n], 1, 2, (RankingKind.GIVEN_ORDER,), is_scores=False, keep=keep)
-    p.values.fill_(5)
-    p.values[:4, 0, 0] = torch.tensor([1.0, -1, 1, 1] if keep else [4.0, -1, -1, 1])
-    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
-    p.head_bias.zero_()
-    p.attention.zero_()
-    p.attention[:4] = 1
-    object.__setattr__(p, "orders", (torch.arange(n),))
+    values = [1.0, -1, 1, 1] if keep else [4.0, -1, -1, 1]
+    p = by_hand(max(lengths), values, [1.0, -1], orders=[[]], rest=5, keep=keep)
     out = run(cuda, p, wants)
     assert (out.first_flip.item(), out.status.item()) == (1, 0)
 
 
 @pytest.mark.parametrize("wants", [CURVES, 0], ids=["curves", "plain"])
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", PATHS_AND_FAR)
 def test_nothing_erased_is_the_label_whatever_the_order_rounds_to(cuda, path, wants):
     """Class 1 has 2^53 + 1 - 2^53: 0 by position, a tie; 1 with the large ones first, class 1."""
-    shared, lengths = PATHS[path]
+    shared, lengths = PATHS_AND_FAR[path]
     use_device(shared)
-    n = max(lengths)
-    p = problem([n], 1, 2, (RankingKind.GIVEN_ORDER,), is_scores=False)
-    p.values.fill_(0)
-    p.values[:3, 0, 0] = torch.tensor([2.0**53, 1, -(2.0**53)])
-    p.head_weight[:, 0, 0] = torch.tensor([0.0, 1])
-    p.head_bias.zero_()
-    p.attention.zero_()
-    p.attention[:4] = 1
-    object.__setattr__(p, "orders", (torch.tensor([1, 0, 2, *range(3, n)]),))
+    values = [2.0**53, 1, -(2.0**53), 0]
+    p = by_hand(max(lengths), values, [0.0, 1], orders=[[1, 0]])
     out = run(cuda, p, wants)
     assert (out.label.item(), out.first_flip.item()) == (0, -1)
 
@@ -252,12 +273,8 @@ def test_the_only_item_with_weight_has_a_slope_of_its_own(cuda, path):
     shared, lengths = PATHS[path]
     use_device(shared)
     n = max(lengths)
-    p = problem([n], 1, 2, (RankingKind.RENORMALIZED_GRADIENT,), is_scores=False)
-    p.values.fill_(-1)
-    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
-    p.head_bias[:] = torch.tensor([5.0, 0])
-    p.attention.zero_()
-    p.attention[0] = 1
+    p = by_hand(n, [-1.0], [1.0, -1], orders=[[]], bias=[5.0, 0], rest=-1)
+    p = replace(p, rankings=(RankingKind.RENORMALIZED_GRADIENT,))
     out = run(cuda, p, ORDER)
     assert out.order is not None
     assert out.order[0].tolist() == [*range(1, n), 0]
@@ -283,12 +300,8 @@ def test_all_that_has_a_score_is_erased_where_only_that_flips(cuda, path):
 
 def test_the_minimal_set_of_a_packed_instance_is_never_empty(cuda):
     """By position 2^53 + (-2^53 + 1.2 - 0.9) is 0; with the large ones first and last it is 2."""
-    p = problem([16], 1, 2, (), is_scores=False)
-    p.values.fill_(0)
-    p.values[[0, 8, 9, 10], 0, 0] = torch.tensor([2.0**53, -(2.0**53), 1.2, -0.9])
-    p.head_weight[:, 0, 0] = torch.tensor([0.0, 1])
-    p.head_bias.zero_()
-    p.attention.fill_(1)
+    values = {0: 2.0**53, 8: -(2.0**53), 9: 1.2, 10: -0.9}
+    p = by_hand(16, values, [0.0, 1], all_weigh=True)
     out = run(cuda, p, MINIMAL)
     assert out.minimal_size is not None
     assert out.minimal_order is not None
@@ -301,14 +314,7 @@ def test_a_tie_within_the_minimal_set(cuda, path):
     """2 + 1 - 1, then 1 - 1, a tie that flips nothing, then -1: two items, and one near-tie."""
     shared, lengths = PATHS[path]
     use_device(shared)
-    p = problem([max(lengths)], 1, 2, (), is_scores=False)
-    p.values.fill_(0)
-    p.values[:3, 0, 0] = torch.tensor([2.0, 1, -1])
-    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
-    p.head_bias.zero_()
-    p.attention.zero_()
-    p.attention[:3] = 1
-    out = run(cuda, p, MINIMAL)
+    out = run(cuda, by_hand(max(lengths), [2.0, 1, -1], [1.0, -1]), MINIMAL)
     assert out.minimal_size is not None
     assert (out.minimal_size.item(), out.status.item()) == (2, 32)
 
@@ -318,54 +324,42 @@ def test_a_tie_behind_the_minimal_set_is_none(cuda, path):
     """Erasing the first item leaves class 1 2 above 0; class 2 ties when the second is gone too."""
     shared, lengths = PATHS[path]
     use_device(shared)
-    p = problem([max(lengths)], 3, 3, (), is_scores=False)
-    p.values.fill_(0)
-    p.values[:2, 0] = torch.tensor([[3.0, 0, 0], [0, 2, -1]])
-    p.head_weight[:, 0] = torch.eye(3)
-    p.head_bias.zero_()
-    p.attention.zero_()
-    p.attention[:3] = 1
-    out = run(cuda, p, MINIMAL)
+    values = [[3.0, 0, 0], [0.0, 2, -1], [0.0, 0, 0]]
+    out = run(cuda, by_hand(max(lengths), values, torch.eye(3).tolist()), MINIMAL)
     assert out.minimal_size is not None
     assert (out.minimal_size.item(), out.status.item()) == (1, 0)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", PATHS_AND_FAR)
 def test_a_near_tie_that_only_the_last_of_four_rankings_has(cuda, path):
     """The first three leave 3 - 1, 3; the last, another warp's, leaves -1 + 1."""
+    shared, lengths = PATHS_AND_FAR[path]
+    use_device(shared)
+    first = [2, 1]
+    for last, status in (([], 32), (first, 0)):
+        p = by_hand(max(lengths), [3.0, -1, 1], [1.0, -1], orders=[first] * 3 + [last])
+        for seed in range(6):
+            emulator.module().set_schedule("apart", seed)
+            assert run(cuda, p, 0).status.item() == status
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_near_tie_that_only_an_item_of_another_warp_leaves(cuda, path):
+    """1 - 1 without the one of 2, the last or the 41st; 1 without -1, 3 without 1."""
     shared, lengths = PATHS[path]
     use_device(shared)
     n = max(lengths)
-    p = problem([n], 1, 2, (RankingKind.GIVEN_ORDER,) * 4, is_scores=False)
-    p.values.fill_(0)
-    p.values[:3, 0, 0] = torch.tensor([3.0, -1, 1])
-    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
-    p.head_bias.zero_()
-    p.attention.zero_()
-    p.attention[:3] = 1
-    rest = range(3, n)
-    object.__setattr__(p, "orders", (torch.tensor([2, 1, 0, *rest]), torch.arange(n)))
-    object.__setattr__(p, "ranking_args", (0, 0, 0, 1))
+    p = by_hand(n, {0: 1.0, 1: -1.0, min(40, n - 1): 2.0}, [1.0, -1])
     for seed in range(6):
         emulator.module().set_schedule("apart", seed)
-        assert run(cuda, p, 0).status.item() == 32
-    object.__setattr__(p, "ranking_args", (0,) * 4)
-    assert run(cuda, p, 0).status.item() == 0
+        assert run(cuda, p, SINGLES).status.item() == 32
 
 
 def test_the_first_of_two_ties_of_a_long_order_counts(cuda):
     """Keeping -1, then -1 + 1, the label again by a tie; another tie is beyond it, at 4,097."""
     use_device(3000)
-    p = problem([4200], 1, 2, (RankingKind.GIVEN_ORDER,), is_scores=False, keep=True)
-    p.values.fill_(0)
-    p.attention.zero_()
-    some = torch.tensor([0, 1, 2, 4096, 4097])
-    p.values[some, 0, 0] = torch.tensor([-1.0, 1, 5, -5, 5])
-    p.attention[some] = 1
-    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
-    p.head_bias.zero_()
-    object.__setattr__(p, "orders", (torch.arange(4200),))
-    out = run(cuda, p, 0)
+    values = {0: -1.0, 1: 1.0, 2: 5.0, 4096: -5.0, 4097: 5.0}
+    out = run(cuda, by_hand(4200, values, [1.0, -1], orders=[[]], keep=True), 0)
     assert (out.first_flip.item(), out.status.item()) == (2, 32)
 
 
@@ -375,13 +369,7 @@ def test_of_two_runners_up_the_lower_class_orders_what_never_flips(cuda, path):
     shared, lengths = PATHS[path]
     use_device(shared)
     n = max(lengths)
-    p = problem([n], 2, 3, (), is_scores=False)
-    p.values.fill_(0)
-    p.values[:2, 0] = torch.eye(2)
-    p.head_weight[:, 0] = torch.tensor([[5.0, 5], [1, 0], [0, 1]])
-    p.head_bias.zero_()
-    p.attention.zero_()
-    p.attention[:2] = 1
+    p = by_hand(n, [[1.0, 0], [0.0, 1]], [[5.0, 5], [1, 0], [0, 1]])
     out = run(cuda, p, MINIMAL)
     assert out.minimal_size is not None
     assert out.minimal_order is not None
@@ -393,14 +381,8 @@ def test_of_two_runners_up_the_lower_class_orders_what_never_flips(cuda, path):
 def test_the_minimal_set_is_never_empty(cuda, shared):
     """2^51, 14 times 0.2 far apart, -2^51: 0 by position, but above it in the order of the set."""
     use_device(shared)
-    p = problem([128], 1, 2, (), is_scores=False)
-    p.values.fill_(0)
-    p.values[8:120:8] = 25.6
-    p.values[0], p.values[127] = 2.0**58, -(2.0**58)
-    p.head_weight[:, 0, 0] = torch.tensor([0.0, 1])
-    p.head_bias.zero_()
-    p.attention.fill_(1)
-    out = run(cuda, p, MINIMAL)
+    values = {0: 2.0**58, **dict.fromkeys(range(8, 120, 8), 25.6), 127: -(2.0**58)}
+    out = run(cuda, by_hand(128, values, [0.0, 1], all_weigh=True), MINIMAL)
     assert out.minimal_size is not None
     assert out.minimal_order is not None
     assert (out.label.item(), out.minimal_size.item()) == (0, 1)
@@ -412,28 +394,17 @@ def test_the_minimal_set_is_never_empty(cuda, shared):
 )
 def test_near_ties_by_biases_and_by_values_whose_squares_vanish(cuda, values, bias):
     """Two sums nearer to each other than 3e-6 of the largest bias, of the largest norm."""
-    p = problem([2], 4, 2, (), is_scores=False)
-    p.values.fill_(0)
-    p.values[:, 0, 0] = torch.tensor(values)
-    p.head_weight.fill_(0)
-    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
-    p.head_bias[:] = torch.tensor(bias)
-    p.attention.fill_(1)
+    rows = [[x, 0, 0, 0] for x in values]
+    p = by_hand(2, rows, [[1.0, 0, 0, 0], [-1, 0, 0, 0]], bias=bias)
     assert run(cuda, p, 0).status.item() == 32
 
 
 def test_a_near_tie_of_the_first_launch_is_kept_by_the_second(cuda):
     """Of 201 orders the first leaves -1 + 1; the others leave 3 - 1, 3."""
-    p = problem([3], 1, 2, (RankingKind.GIVEN_ORDER,) * 201, is_scores=False)
-    p.values[:, 0, 0] = torch.tensor([3.0, -1, 1])
-    p.head_weight[:, 0, 0] = torch.tensor([1.0, -1])
-    p.head_bias.zero_()
-    p.attention.fill_(1)
-    object.__setattr__(p, "orders", (torch.tensor([0, 1, 2]), torch.tensor([2, 1, 0])))
-    object.__setattr__(p, "ranking_args", (0, *[1] * 200))
-    assert run(cuda, p, 0).status.item() == 32
-    object.__setattr__(p, "ranking_args", (1,) * 201)
-    assert run(cuda, p, 0).status.item() == 0
+    rest = [[2, 1]] * 200
+    for first, status in (([], 32), ([2, 1], 0)):
+        p = by_hand(3, [3.0, -1, 1], [1.0, -1], orders=[first, *rest])
+        assert run(cuda, p, 0).status.item() == status
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -441,14 +412,7 @@ def test_one_item_alone_that_leaves_a_tie(cuda, path):
     """0.2 + 9.1 - 9.1, each by 1/3: without the first exactly 0, which is class 0; not so total."""
     shared, lengths = PATHS[path]
     use_device(shared)
-    p = problem([max(lengths)], 1, 2, (), is_scores=False)
-    p.values.fill_(0)
-    p.values[:3, 0, 0] = torch.tensor([0.2, 9.1, -9.1])
-    p.head_weight[:, 0, 0] = torch.tensor([0.0, 1])
-    p.head_bias.zero_()
-    p.attention.zero_()
-    p.attention[:3] = 1
-    out = run(cuda, p, SINGLES)
+    out = run(cuda, by_hand(max(lengths), [0.2, 9.1, -9.1], [0.0, 1]), SINGLES)
     assert out.label.item() == 1
     assert out.single_flip_label is not None
     assert out.single_flip_label[:3].tolist() == [0, 0, -1]
@@ -474,14 +438,8 @@ def test_a_flip_at_any_rank_of_a_long_order(cuda):
     use_device(3000)
     n = 4500
     for r in (0, 1, 403, 404, 2000, 4096, n - 3):
-        p = problem([n], 1, 3, (RankingKind.GIVEN_ORDER,), is_scores=False)
-        p.values.fill_(0)
-        p.values[[r, n - 1], 0, 0] = torch.tensor([3.0, -1])
-        p.head_weight[:, 0, 0] = torch.tensor([0.0, 1, 0])
-        p.head_bias.zero_()
-        p.attention.fill_(1)
-        object.__setattr__(p, "orders", (torch.arange(n),))
-        out = run(cuda, p, 0)
+        values = {r: 3.0, n - 1: -1.0}
+        out = run(cuda, by_hand(n, values, [0.0, 1, 0], orders=[[]], all_weigh=True), 0)
         # Label 1; without item r class 0 has 0, class 1 has -1.
         assert (out.label.item(), out.first_flip.item()) == (1, r + 1)
         assert (out.flip_label.item(), out.status.item()) == (0, 0)
@@ -504,7 +462,7 @@ def test_two_keys_that_a_sort_word_cannot_tell_apart_at_every_rank(cuda, n):
         own[r + 1] = torch.nextafter(own[r], torch.tensor(1e9, dtype=torch.float64))
         if r < n - 4:
             own[n - 1] = own[n - 2]  # equal keys stay as they are
-    object.__setattr__(p, "keys", (keys.flatten(),))
+    p = replace(p, keys=(keys.flatten(),))
     for order in ("forward", "apart"):
         emulator.module().set_schedule(order, n)
         out = run(cuda, p, ORDER)
@@ -521,7 +479,7 @@ def test_keys_that_differ_below_what_a_sort_word_holds(cuda, n):
     keys = torch.ones(n, dtype=torch.float64)
     for i in range(1, n):
         keys[i] = torch.nextafter(keys[i - 1], torch.tensor(2.0, dtype=torch.float64))
-    object.__setattr__(p, "keys", (keys,))
+    p = replace(p, keys=(keys,))
     for order in ("forward", "apart"):
         emulator.module().set_schedule(order, n)
         out = run(cuda, p, ORDER)
@@ -535,7 +493,7 @@ def test_long_orders_of_several_tiles(cuda, keys):
     use_device(3000)
     p = problem([9001], 1, 1, (RankingKind.GIVEN_KEYS,))
     keys = keys.float()
-    object.__setattr__(p, "keys", (keys,))
+    p = replace(p, keys=(keys,))
     out = run(cuda, p)
     assert out.order is not None
     assert torch.equal(out.order[0], keys.argsort(descending=True, stable=True))
@@ -555,7 +513,7 @@ def test_sorts_of_long_instances_that_all_blocks_share(cuda, order):
         RankingKind.MINIMAL,
     )
     p = problem([4096, 4097, 12_300, 5, 900], 1, 2, kinds)
-    object.__setattr__(p, "keys", ((p.keys[0] * 3).round(),))  # with ties
+    p = replace(p, keys=((p.keys[0] * 3).round(),))  # with ties
     assert_close(run(cuda, p, ORDER | MINIMAL), run(reference.BACKEND, p, ORDER | MINIMAL))
 
 
@@ -607,8 +565,8 @@ def test_a_pack_leaves_what_is_out_of_the_ordinary_to_the_warp(cuda):
             orders[item][0] = orders[item][-1]
         else:
             keys[item][0] = float("nan")
-    object.__setattr__(p, "orders", (orders,))
-    object.__setattr__(p, "keys", (keys,))
+    p = replace(p, orders=(orders,))
+    p = replace(p, keys=(keys,))
     out = run(cuda, p, NO_CURVES)
     assert_close(out, run(reference.BACKEND, p, NO_CURVES))
     assert (out.status & (8 | 16 | 4 | INVALID) != 0).nonzero().flatten().tolist() == list(bad)
@@ -700,7 +658,7 @@ def test_addresses_that_vectors_do_not_fit(cuda, shift):
     p = problem([9, 3], 16, 3, (RankingKind.PRODUCT,))
     room = torch.zeros(12, 1, 16 + shift)
     room[:, :, shift:] = p.values
-    object.__setattr__(p, "values", room[:, :, shift:])
+    p = replace(p, values=room[:, :, shift:])
     assert_close(run(cuda, p), run(reference.BACKEND, p))
 
 
@@ -728,7 +686,7 @@ def test_instances_that_a_warp_takes_together(cuda):
     p = problem(lengths, 4, 3, (RankingKind.ATTENTION,))
     expected = run(reference.BACKEND, p, 0)
     band = torch.cat([p.offsets, p.offsets[-1:] + 1])
-    object.__setattr__(p, "offsets", band[:-1])
+    p = replace(p, offsets=band[:-1])
     results = allocate(p.values, p.offsets, 3, 1, 0)
     out = as_outputs(results, 0)
     status = torch.full((603,), -77)
@@ -740,7 +698,7 @@ def test_instances_that_a_warp_takes_together(cuda):
 
 def test_more_rankings_than_one_launch_takes(cuda):
     p = problem([6, 2], 4, 3, (RankingKind.RANDOM,) * 205)
-    object.__setattr__(p, "ranking_args", tuple(range(205)))
+    p = replace(p, ranking_args=tuple(range(205)))
     assert_close(run(cuda, p), run(reference.BACKEND, p))
 
 
@@ -754,7 +712,7 @@ def test_an_order_that_is_no_permutation_is_marked_and_nothing_else_changes(cuda
         bad[0] = bad[1]
         bad[int(p.offsets[1]) :][:2] = torch.tensor([-(2**40), 2**40])
         bad[int(p.offsets[2])] = lengths[2]
-        object.__setattr__(p, "orders", (bad,))
+        p = replace(p, orders=(bad,))
         out, expected = run(cuda, p), run(reference.BACKEND, p)
         assert (out.status & INVALID != 0).tolist()[:3] == [True, True, True]
         assert_close(out, expected)
@@ -782,7 +740,7 @@ def test_offsets_that_make_no_sense_are_marked_and_nothing_is_read_out_of_bounds
 ):
     use_device(shared)
     p = problem([40, 20, 30], 8, 3, (RankingKind.ATTENTION,))
-    object.__setattr__(p, "offsets", torch.tensor(offsets))
+    p = replace(p, offsets=torch.tensor(offsets))
     out = run(cuda, p)
     for b in range(3):
         broken = offsets[b] < 0 or offsets[b + 1] < offsets[b] or offsets[b + 1] > 90
@@ -796,7 +754,7 @@ def test_more_long_instances_than_there_is_room_for_are_marked(cuda):
     """Eight times the same 900 items: the workspace is for long ones that do not overlap."""
     use_device(20000)
     p = problem([900, *[0] * 14], 8, 3, (RankingKind.ATTENTION,))
-    object.__setattr__(p, "offsets", torch.tensor([0, 900] * 8))
+    p = replace(p, offsets=torch.tensor([0, 900] * 8))
     out = run(cuda, p)
     assert out.status.tolist()[1::2] == [INVALID] * 7
     assert any(status & INVALID for status in out.status.tolist()[::2])
@@ -831,14 +789,14 @@ def test_pooled_prefixes_of_an_order_that_leaves_the_instance_are_not_a_number(c
 def test_validation_raises_the_exact_error(cuda):
     p = problem([3, 4], 8, 3, is_scores=False)
     p.attention[4] = -0.5
-    object.__setattr__(p, "validate", True)
+    p = replace(p, validate=True)
     with pytest.raises(ValueError, match=r"instance 1 has the negative weight -0\.5 at position 1"):
         run(cuda, p)
 
 
 def test_what_the_backend_refuses(cuda):
     p = problem([3], 8, 3)
-    object.__setattr__(p, "values", torch.zeros(3, 2, 8))
+    p = replace(p, values=torch.zeros(3, 2, 8))
     assert cuda.unsupported(p) == ["it takes one attention head, not 2"]
 
 
