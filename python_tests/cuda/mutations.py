@@ -210,7 +210,7 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("walk.cuh", "if (event == -2 && empty_flips)", "empty_flips", "false"),
     ("walk.cuh", "bool survives = saved_mass > 0", "saved_mass > 0", "false"),
     ("walk.cuh", "class_sums(team, v, event + 1", "event + 1", "event"),
-    ("walk.cuh", "next[classes[j]] = before + here", "before + here_in_all", "before"),
+    ("walk.cuh", "next[of.classes[j]] = before + here", "before + here_in_all", "before"),
     ("team.cuh", "if (w == warp()) before", "w == warp()", "w == warp() + 1"),
     ("sweep.cuh", "if (left > 0) {", "left > 0", "left >= 0"),
     ("sweep.cuh", "number -= (left +", "(number + 1) * items - 1", "(number + 1) * items"),
