@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import emulator
 import pytest
 
@@ -47,3 +53,42 @@ def test_warp_intrinsics(emu):
 def test_an_unknown_order_is_refused(emu):
     with pytest.raises(ValueError, match="needs forward, backward, shuffled or apart"):
         emu.set_schedule("sideways")
+
+
+def test_paths_under_sanitizers():
+    """All results on all paths, orders and offsets that make no sense, in a process of its own."""
+    compiler = shutil.which("c++") or "c++"
+    libraries = [
+        subprocess.run(
+            [compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    if not all(Path(library).is_absolute() for library in libraries):
+        pytest.skip(f"{compiler} comes without sanitizers")
+    folder = emulator.ROOT / "build" / "sanitize-emulator"
+    emulator.build(folder, sanitize="address;undefined")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            str(Path(__file__).with_name("test_paths.py")),
+            "-k",
+            "(every_result and forward) or permutation or make_no_sense",
+        ],
+        env=os.environ
+        | {
+            "LD_PRELOAD": " ".join(libraries),
+            "ASAN_OPTIONS": "detect_leaks=0",
+            "UBSAN_OPTIONS": "halt_on_error=1",
+            "FASTATTNERASE_EMU_BUILD": str(folder),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

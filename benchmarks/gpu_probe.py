@@ -1,6 +1,6 @@
 """Where a sweep's time goes on this GPU: each problem set with more and more of the work asked for.
 
-    python kernels/cuda/probe.py [--scale 1.0]
+    python benchmarks/gpu_probe.py [--scale 1.0]
 
 Prints a row a set and a request: microseconds (median of 20, values far larger than the L2 cache or
 evicted between runs), bytes of values a second, and the share of the bandwidth of a plain copy.
