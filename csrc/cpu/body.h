@@ -33,6 +33,7 @@ namespace FAE_ISA {
 #include "cpu/avx512/projection.h"
 #include "cpu/avx512/network.h"
 #include "cpu/avx512/narrow.h"
+#include "cpu/avx512/scan.h"
 #include "cpu/avx512/divergence.h"
 #include "cpu/avx512/minimal.h"
 #include "cpu/avx512/single.h"

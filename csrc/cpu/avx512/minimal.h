@@ -1,20 +1,21 @@
-// The minimal flipping set by selection instead of sorts.
+// The minimal flipping set from the largest margins alone.
 //
-// For one class the survivors of the optimal set are the largest group of smallest margins whose
-// sum is negative. Sets are mostly small, so one pass over a class's margins first sets the few
-// large ones apart and sums the rest; where that sum is negative, the set lies within the few.
-// Quickselect finds it there, or among all margins: part them around a pivot; where the smaller
-// part's sum (with what is already taken) is negative, take it and go on in the larger part, else
-// go on in the smaller part. Sums are only ever added to. Extremes of all classes come from one
-// pass over the rows; a class is skipped where even its largest margin cannot bring it down within
-// the best size so far. Sums within the tolerance of zero send the class to the sort of minimal.h.
-// The decision after the set is the total of all rows less those of the set, while the survivors
-// hold enough mass for that to be good.
+// For one class the set holds the largest margins, as many as bring the sum of all below zero. Sets
+// are mostly small, so one pass in float sets the few large margins apart; these are computed in
+// double, sorted, and taken from the total one by one. Where they do not suffice, more are set
+// apart, at last all. Extremes of all classes come from one pass over the rows; a class is skipped
+// where even its largest margin, and later its sorted ones, cannot bring it down within the best
+// size so far. Sums within the tolerance of zero send the class to the full sort of minimal.h. The
+// decision after the set is the total of all rows less those of the set, while the survivors hold
+// enough mass for that to be good.
 //
-// Ladder, size and label of 2,000 instances of n~300, C = 10 (1 thread, ns an item beyond the plain
-// sweep): quickselect of every class, and a sort for the label 19.9; as described 15.4.
+// Ladder, size, label and order of 2,000 instances of n~300, C = 10 (1 thread, ms beyond the plain
+// sweep): quickselect among the large margins or all 8.1; as described 4.1.
 
-constexpr double kLargePart = 1.0 / 8;      // of the largest margin: what is set apart
+constexpr int kParts = 2;
+constexpr double kLargeParts[kParts] = {1.0 / 8, 1.0 / 64};  // of the largest margin
+constexpr double kFloatError = 0.2;                          // of a margin in float, in tolerances
+constexpr double kHuge = 1e300;
 constexpr double kEnoughMass = 1.0 / 1024;  // of survivors, to be had by a difference
 
 // Extremes of the rows of lowered margins, by class.
@@ -82,132 +83,38 @@ struct ClassMargins {
   }
 };
 
-// Margins of class c above `limit` to `large`; returns their number and leaves the others' sum.
-// Bits are noted first, [n / 8 + 8] bytes, and margins fetched after: they are few, and no step of
-// the pass waits for how many came before it.
-inline std::int64_t large_margins(const Instance& I, std::int64_t c, double limit,
-                                  unsigned char* bits, double* large, double* rest) {
-  const ClassMargins margins(I, c);
-  const D8 bound = _mm512_set1_pd(limit);
-  D8 sum = _mm512_setzero_pd();
-  const std::int64_t blocks = (I.n + 7) / 8;
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    const std::int64_t i = 8 * block;
-    // Lanes beyond the items weigh nothing.
-    const D8 a = _mm512_maskz_loadu_pd(first_lanes8(I.n - i), I.a + i);
-    const D8 margin = margins.at(i, a);
-    const __mmask8 above = _mm512_cmp_pd_mask(margin, bound, _CMP_GT_OQ);
-    sum = _mm512_mask_add_pd(sum, static_cast<__mmask8>(~above), sum, margin);
-    bits[block] = above;
-  }
-  memset(bits + blocks, 0, 8);
+// Items whose margin against c exceeds `limit` in float, by position; returns their number.
+inline std::int64_t large_items(const Instance& I, std::int64_t c, double limit,
+                                std::uint32_t* items) {
+  const float* own = I.columns + I.label * I.pitch;
+  const float* other = I.columns + c * I.pitch;
+  const F16 apart = _mm512_set1_ps(static_cast<float>(I.bias[I.label] - I.bias[c]));
+  const F16 bound = _mm512_set1_ps(static_cast<float>(limit));
+  U16 position = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   std::int64_t m = 0;
-  for (std::int64_t block = 0; block < blocks; block += 8) {
-    std::uint64_t word;
-    memcpy(&word, bits + block, 8);
-    for (; word != 0; word &= word - 1) large[m++] = margins.one(8 * block + __builtin_ctzll(word));
+  for (std::int64_t i = 0; i < I.n; i += 16) {
+    // Lanes beyond the items weigh nothing.
+    const F16 a = join(_mm512_maskz_loadu_pd(first_lanes8(I.n - i), I.a + i),
+                       _mm512_maskz_loadu_pd(first_lanes8(I.n - i - 8), I.a + i + 8));
+    const F16 difference = _mm512_sub_ps(_mm512_loadu_ps(own + i), _mm512_loadu_ps(other + i));
+    const F16 margin = _mm512_mul_ps(a, _mm512_add_ps(difference, apart));
+    const __mmask16 above = _mm512_cmp_ps_mask(margin, bound, _CMP_GT_OQ);
+    _mm512_storeu_si512(items + m, _mm512_maskz_compress_epi32(above, position));
+    m += __builtin_popcount(above);
+    position = _mm512_add_epi32(position, _mm512_set1_epi32(16));
   }
-  *rest = _mm512_reduce_add_pd(sum);
   return m;
 }
 
-// Margins of class c into `margins`, items without mass left out: I.with_mass of them. Returns
-// their sum.
-inline double all_margins(const Instance& I, std::int64_t c, double* to) {
+// The sum of all margins against c.
+inline double total_margin(const Instance& I, std::int64_t c) {
   const ClassMargins margins(I, c);
   D8 sum = _mm512_setzero_pd();
-  std::int64_t m = 0;
   for (std::int64_t i = 0; i < I.n; i += 8) {
-    const __mmask8 lanes = first_lanes8(I.n - i);
-    const D8 a = _mm512_maskz_loadu_pd(lanes, I.a + i);
-    const D8 margin = margins.at(i, a);
-    const __mmask8 some = lanes & static_cast<__mmask8>(~without_mass(I, i));
-    sum = _mm512_mask_add_pd(sum, some, sum, margin);
-    _mm512_storeu_pd(to + m, _mm512_maskz_compress_pd(some, margin));
-    m += __builtin_popcount(some);
+    const D8 a = _mm512_maskz_loadu_pd(first_lanes8(I.n - i), I.a + i);
+    sum = _mm512_add_pd(sum, margins.at(i, a));
   }
   return _mm512_reduce_add_pd(sum);
-}
-
-// Parts margins[0, m) around the pivot: the smaller ones stay, the others go to `larger`. Equal
-// ones are small where `kInclusive`.
-template <bool kInclusive>
-inline std::int64_t part_margins(double* margins, std::int64_t m, double pivot, double* larger,
-                                 double* sum_of_smaller) {
-  const D8 middle = _mm512_set1_pd(pivot);
-  D8 sum = _mm512_setzero_pd();
-  std::int64_t kept = 0, moved = 0;
-  for (std::int64_t i = 0; i < m; i += 8) {
-    const __mmask8 lanes = first_lanes8(m - i);
-    const D8 x = _mm512_maskz_loadu_pd(lanes, margins + i);
-    const __mmask8 small =
-        _mm512_mask_cmp_pd_mask(lanes, x, middle, kInclusive ? _CMP_LE_OQ : _CMP_LT_OQ);
-    const __mmask8 large = lanes & static_cast<__mmask8>(~small);
-    sum = _mm512_mask_add_pd(sum, small, sum, x);
-    _mm512_mask_storeu_pd(margins + kept, first_lanes8(__builtin_popcount(small)),
-                          _mm512_maskz_compress_pd(small, x));
-    _mm512_storeu_pd(larger + moved, _mm512_maskz_compress_pd(large, x));
-    kept += __builtin_popcount(small);
-    moved += __builtin_popcount(large);
-  }
-  *sum_of_smaller = _mm512_reduce_add_pd(sum);
-  return kept;
-}
-
-struct Selected {
-  std::int64_t first;  // the first k; about it where it is not clear
-  double last;         // the least margin of those k
-  bool clear;          // whether no sum is near zero; else the sort decides
-};
-
-// The first k at which `taken` plus the sum of m margins less the k largest is negative; `taken` is
-// the sum of smaller margins, 0 without. The margins and `other` (scratch) are destroyed. Some
-// margin or `taken` is negative.
-inline Selected select_first(double tolerance, double taken, double* margins, double* other,
-                             std::int64_t m) {
-  const std::int64_t all = m;
-  std::int64_t count = 0;  // of margins that surely survive; `taken` is their sum
-  while (m > 16) {
-    double s[5] = {margins[0], margins[m / 4], margins[m / 2], margins[3 * m / 4], margins[m - 1]};
-    for (int i = 1; i < 5; ++i) {
-      const double x = s[i];
-      int j = i;
-      for (; j > 0 && s[j - 1] > x; --j) s[j] = s[j - 1];
-      s[j] = x;
-    }
-    double sum = 0;
-    std::int64_t smaller = part_margins<false>(margins, m, s[2], other, &sum);
-    if (smaller == 0) {  // the pivot is the smallest
-      memcpy(margins, other, m * sizeof *margins);
-      smaller = part_margins<true>(margins, m, s[2], other, &sum);
-      if (smaller == m) return {all - count - m / 2, 0, false};
-    }
-    if (taken + sum < 0) {
-      taken += sum;
-      count += smaller;
-      m -= smaller;
-      double* const swap = margins;
-      margins = other;
-      other = swap;
-    } else {
-      m = smaller;
-    }
-  }
-  for (std::int64_t i = 1; i < m; ++i) {
-    const double x = margins[i];
-    std::int64_t j = i;
-    for (; j > 0 && margins[j - 1] > x; --j) margins[j] = margins[j - 1];
-    margins[j] = x;
-  }
-  std::int64_t i = 0;
-  for (; i < m && taken + margins[i] < 0; ++i) {
-    taken += margins[i];
-    ++count;
-  }
-  // The sums on both sides of the flip. Their mass is at most 1, so this is stricter than the
-  // tolerance; sums before them are larger still.
-  const bool clear = i < m && taken < 0 && -taken >= tolerance && taken + margins[i] >= tolerance;
-  return {all - count, i < m ? margins[i] : 0, clear};
 }
 
 // The contract's decision over the items that `item_of(j)`, j < count, names (-1: none).
@@ -236,84 +143,127 @@ inline void sort_by_margin(const Instance& I, std::int64_t c, const NarrowWork& 
   sort_items({w.keys, nullptr, w.approximate, w.packed, pairs}, I.n, order);
 }
 
-// The sums of the survivors of the `size` largest margins against c, `last` the least of them;
-// false where they hold too little mass for a difference. `equal` is scratch for n items.
-template <class Row>
-inline bool survivors(const Instance& I, std::int64_t C, std::int64_t c, std::int64_t size,
-                      double last, std::uint32_t* equal, double* sums) {
-  const ClassMargins margins(I, c);
-  const D8 limit = _mm512_set1_pd(last);
-  constexpr int V = Row::kVectors;
-  D8 gone[V];
-  clear_sums(gone);
-  std::int64_t above = 0, level = 0;
-  for (std::int64_t i = 0; i < I.n; i += 8) {
-    const __mmask8 lanes = first_lanes8(I.n - i);
-    const D8 a = _mm512_maskz_loadu_pd(lanes, I.a + i);
-    const D8 margin = margins.at(i, a);
-    const __mmask8 some = lanes & static_cast<__mmask8>(~without_mass(I, i));
-    for (unsigned left = _mm512_mask_cmp_pd_mask(some, margin, limit, _CMP_GE_OQ); left != 0;
-         left &= left - 1) {
-      const std::int64_t at = i + __builtin_ctz(left);
-      if ((_mm512_cmp_pd_mask(margin, limit, _CMP_EQ_OQ) >> (at - i) & 1) != 0) {
-        equal[level++] = static_cast<std::uint32_t>(at);
-      } else {
-        add_row<Row>(I, at, gone);
-        ++above;
-      }
-    }
+// The largest margins against a class, w.keys[ranks[k]] for rank k, and what they tell of its set.
+struct Erased {
+  enum { kNotYet, kTooMany, kFlips, kUnclear } outcome;
+  std::int64_t size;           // of the set, or a guess at it
+  std::int64_t count;          // of ranks
+  double limit;                // what is not among them is at most as much
+  const std::uint32_t* ranks;  // largest first
+  const std::uint32_t* items;  // of the ranks; null where these are items themselves
+  std::uint32_t item(std::int64_t k) const { return items == nullptr ? ranks[k] : items[ranks[k]]; }
+};
+
+// Erases margins one by one from their total until the sum is negative, and no more than `most`.
+inline void erase_largest(double total, double tolerance, const double* margins, std::int64_t most,
+                          Erased& erased) {
+  const std::int64_t end = erased.count < most ? erased.count : most;
+  double sum = total, before = total;
+  std::int64_t k = 0;
+  for (; k < end && sum >= 0; ++k) {
+    before = sum;
+    sum -= margins[erased.ranks[k]];
   }
-  for (std::int64_t j = 0; above + j < size; ++j) add_row<Row>(I, equal[j], gone);
-  D8 left[V];
-  load_sums(I.row_sum, C, left);
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) left[v] = _mm512_sub_pd(left[v], gone[v]);
-  store_sums(sums, left);
-  return sums[I.label] > kEnoughMass;
+  erased.size = k;
+  erased.outcome = Erased::kUnclear;
+  if (k > 0 && !(margins[erased.ranks[k - 1]] > erased.limit)) {  // others may be larger
+    erased.outcome = Erased::kNotYet;
+  } else if (sum < 0) {
+    // The mass on both sides of the flip is at most 1, so this is stricter than the tolerance; sums
+    // before them are larger still.
+    if (k > 0 && -sum >= tolerance && before >= tolerance) erased.outcome = Erased::kFlips;
+  } else if (k == most && sum >= tolerance) {
+    erased.outcome = Erased::kTooMany;
+  } else if (k < most) {
+    erased.outcome = Erased::kNotYet;
+  }
 }
 
-// The contract's sums of margins against c (w.keys, sorted in `order`) over all ranks below `to`
-// down to `from`; `sum` and `mass` are those of ranks `to` and beyond, and are left at `from`.
+// All margins, sorted.
+inline Erased erase_all(const Instance& I, std::int64_t c, const NarrowWork& w,
+                        const SortBuffers& pairs, std::uint32_t* order) {
+  sort_by_margin(I, c, w, pairs, order);
+  return {Erased::kUnclear, 0, I.with_mass, -kHuge, order, nullptr};
+}
+
+// The set of class c, if it has at most `most` items, from the margins beyond parts of the largest,
+// kLargeParts[*part] and those that follow. Leaves in *part where it was found.
+inline Erased erase_class(const Instance& I, std::int64_t c, double largest, std::int64_t most,
+                          const NarrowWork& w, const SortBuffers& pairs, int* part) {
+  std::uint32_t* items = reinterpret_cast<std::uint32_t*>(w.words);
+  std::uint32_t* ranks = items + I.n + 16;
+  const double total = I.row_sum[c] + I.lowering * I.row_sum[I.label];
+  const double error = kFloatError * I.tolerance;
+  const ClassMargins margins(I, c);
+  Erased erased{Erased::kNotYet, 0, 0, 0, ranks, items};
+  for (; *part < kParts; ++*part) {
+    const double bound = kLargeParts[*part] * largest;
+    if (bound <= error) break;
+    erased.limit = bound + error;
+    erased.count = large_items(I, c, bound, items);
+    double rest = total;
+    for (std::int64_t j = 0; j < erased.count; ++j) {
+      w.keys[j] = margins.one(items[j]);
+      rest -= w.keys[j];
+    }
+    const std::int64_t more = most > erased.count ? most - erased.count : 0;
+    if (rest - static_cast<double>(more) * erased.limit >= I.tolerance) {
+      erased.outcome = Erased::kTooMany;
+      return erased;
+    }
+    if (rest >= 0 && more > 0) continue;
+    approximate_keys(w.keys, erased.count, w.approximate);
+    sort_items({w.keys, nullptr, w.approximate, w.packed, pairs}, erased.count, ranks);
+    erase_largest(total, I.tolerance, w.keys, most, erased);
+    if (erased.outcome != Erased::kNotYet) return erased;
+  }
+  return erased;
+}
+
+// The contract's sums of margins against c over all ranks below `to` down to `from`; `sum` and
+// `mass` are those of ranks `to` and beyond, and are left at `from`.
 inline Below below_within(const Instance& I, std::int64_t c, const double* margins,
-                          const std::uint32_t* order, std::int64_t from, std::int64_t to,
-                          double* sum, double* mass) {
+                          const Erased& erased, std::int64_t from, std::int64_t to, double* sum,
+                          double* mass) {
   Below below{-1, -1};
   for (std::int64_t k = to - 1; k >= from; --k) {
-    *sum += margins[order[k]];
-    *mass += I.a[order[k]];
+    *sum += margins[erased.ranks[k]];
+    *mass += I.a[erased.item(k)];
     if (k > 0 && (*sum < 0 || (*sum == 0 && c < I.label))) below.first = k;
     if (*sum < I.tolerance * *mass && -*sum < I.tolerance * *mass) below.nearest = k;
   }
   return below;
 }
 
-// The same over all ranks, from those around `guess` alone where they suffice: where the sum before
-// them is beyond the tolerance, those before are larger still, since what they lack is positive.
-inline Below below_near(const Instance& I, std::int64_t c, const NarrowWork& w,
-                        const std::uint32_t* order, std::int64_t guess) {
+// The same from the ranks around the guess alone; false where they do not suffice. Where the sum
+// before them is beyond the tolerance, those before are larger still, since what they lack is
+// positive.
+inline bool below_near(const Instance& I, std::int64_t c, const NarrowWork& w, const Erased& erased,
+                       Below* below) {
   constexpr std::int64_t kAround = 256;
   const double* margins = w.keys;
-  const std::int64_t from = guess > kAround ? guess - kAround : 0;
-  const std::int64_t to = guess + kAround;
-  if (to < I.with_mass) {
-    unsigned char* erased = reinterpret_cast<unsigned char*>(w.packed);
-    memset(erased, 0, I.n + 8);
-    for (std::int64_t k = 0; k < to; ++k) erased[order[k]] = 1;
-    D8 sums = _mm512_setzero_pd(), masses = _mm512_setzero_pd();
-    for (std::int64_t i = 0; i < I.n; i += 8) {
-      const __m128i gone = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(erased + i));
-      const __mmask8 lanes = first_lanes8(I.n - i) & static_cast<__mmask8>(~without_mass(I, i)) &
-                             static_cast<__mmask8>(_mm_testn_epi8_mask(gone, gone));
-      sums = _mm512_add_pd(sums, _mm512_maskz_loadu_pd(lanes, margins + i));
-      masses = _mm512_add_pd(masses, _mm512_maskz_loadu_pd(lanes, I.a + i));
-    }
-    double sum = _mm512_reduce_add_pd(sums), mass = _mm512_reduce_add_pd(masses);
-    const Below below = below_within(I, c, margins, order, from, to, &sum, &mass);
-    const bool all_before = from == 0 || (sum > I.tolerance && margins[order[from]] >= 0);
-    if (below.first >= 0 && all_before) return below;
+  const std::int64_t from = erased.size > kAround ? erased.size - kAround : 0;
+  const std::int64_t to = erased.size + kAround;
+  if (to >= I.with_mass || to > erased.count || !(margins[erased.ranks[to - 1]] > erased.limit)) {
+    return false;
   }
-  double sum = 0, mass = 0;
-  return below_within(I, c, margins, order, 0, I.with_mass, &sum, &mass);
+  unsigned char* gone = reinterpret_cast<unsigned char*>(w.packed);
+  memset(gone, 0, I.n + 8);
+  for (std::int64_t k = 0; k < to; ++k) gone[erased.item(k)] = 1;
+  const ClassMargins all(I, c);
+  D8 sums = _mm512_setzero_pd(), masses = _mm512_setzero_pd();
+  for (std::int64_t i = 0; i < I.n; i += 8) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(gone + i));
+    const __mmask8 lanes =
+        first_lanes8(I.n - i) & static_cast<__mmask8>(_mm_testn_epi8_mask(bytes, bytes));
+    const D8 a = _mm512_maskz_loadu_pd(lanes, I.a + i);
+    sums = _mm512_mask_add_pd(sums, lanes, sums, all.at(i, a));
+    masses = _mm512_add_pd(masses, a);
+  }
+  double sum = _mm512_reduce_add_pd(sums), mass = _mm512_reduce_add_pd(masses);
+  *below = below_within(I, c, margins, erased, from, to, &sum, &mass);
+  return below->first >= 0 &&
+         (from == 0 || (sum > I.tolerance && margins[erased.ranks[from]] >= 0));
 }
 
 // Leaves the ranking `minimal` in `order` where it is wanted; it is scratch anyway.
@@ -322,9 +272,7 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
                                                         const NarrowWork& w,
                                                         const SortBuffers& pairs, bool with_order,
                                                         std::uint32_t* order) {
-  double* margins = w.keys;
-  double* other = reinterpret_cast<double*>(w.words);
-  unsigned char* bits = reinterpret_cast<unsigned char*>(w.packed);
+  constexpr int V = Row::kVectors;
   RowExtremes extremes;
   extremes_of_rows<Row>(I, extremes);
   // The closest classes first, by their logits.
@@ -340,40 +288,49 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
   }
   Minimal result;
   std::int64_t winner = -1;
-  double last = 0;  // the least margin of the winner's set; where it was selected
-  bool selected = false;
   std::int64_t sorted = -1;  // the class that `order` is sorted by
   std::int64_t nearest = I.n;
+  int part = 0;  // where the last class was settled
+  D8 gone[V];    // the rows of the winner's set
   const double rounding = 1e-3 * I.tolerance + 2 * I.slack;
   for (std::int64_t j = 0; j < count; ++j) {
     const std::int64_t c = classes[j];
     if (extremes.least[c] > 0) continue;  // every survivor is for the label, and clearly so
     const double reach = static_cast<double>(result.size) * extremes.largest[c];
     if (result.size >= 0 && I.row_sum[c] - reach > rounding) continue;
-    double rest = 0;
-    const std::int64_t large =
-        large_margins(I, c, kLargePart * extremes.largest[c], bits, margins, &rest);
-    Selected found;
-    if (rest < 0) {
-      found = select_first(I.tolerance, rest, margins, other, large);
-    } else {
-      all_margins(I, c, margins);
-      found = select_first(I.tolerance, 0, margins, other, I.with_mass);
-    }
-    std::int64_t first = found.first;
-    if (!found.clear) {
-      sort_by_margin(I, c, w, pairs, order);
+    const std::int64_t most = result.size >= 0 ? result.size : I.with_mass;
+    Erased erased = erase_class(I, c, extremes.largest[c], most, w, pairs, &part);
+    if (erased.outcome == Erased::kNotYet) {
+      part = kParts - 1;
+      erased = erase_all(I, c, w, pairs, order);
       sorted = c;
-      const Below below = below_near(I, c, w, order, found.first);
-      first = below.first;
-      if (below.nearest >= 0 && below.nearest < nearest) nearest = below.nearest;
+      erase_largest(I.row_sum[c] + I.lowering * I.row_sum[I.label], I.tolerance, w.keys, most,
+                    erased);
     }
-    if (first >= 0 &&
-        (result.size < 0 || first < result.size || (first == result.size && c < winner))) {
-      result.size = first;
+    if (erased.outcome == Erased::kTooMany) continue;
+    if (erased.outcome == Erased::kUnclear) {
+      Below below;
+      bool settled = below_near(I, c, w, erased, &below);
+      if (!settled && sorted != c) {
+        const std::int64_t guess = erased.size;
+        erased = erase_all(I, c, w, pairs, order);
+        erased.size = guess;
+        sorted = c;
+        settled = below_near(I, c, w, erased, &below);
+      }
+      if (!settled) {
+        double sum = 0, mass = 0;
+        below = below_within(I, c, w.keys, erased, 0, I.with_mass, &sum, &mass);
+      }
+      if (below.nearest >= 0 && below.nearest < nearest) nearest = below.nearest;
+      erased.size = below.first;
+    }
+    if (erased.size >= 0 && (result.size < 0 || erased.size < result.size ||
+                             (erased.size == result.size && c < winner))) {
+      result.size = erased.size;
       winner = c;
-      last = found.last;
-      selected = found.clear;
+      clear_sums(gone);
+      for (std::int64_t k = 0; k < result.size; ++k) add_row<Row>(I, erased.item(k), gone);
     }
   }
   result.near = nearest < I.n && (result.size < 0 || nearest <= result.size);
@@ -387,27 +344,26 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
       double least = kInf;
       for (std::int64_t c = 0; c < p.C; ++c) {
         if (c == I.label) continue;
-        const double total = all_margins(I, c, margins);
+        const double total = total_margin(I, c);
         if (winner < 0 || total < least) {
           least = total;
           winner = c;
         }
       }
-      sort_by_margin(I, winner, w, pairs, order);
+      if (sorted != winner) sort_by_margin(I, winner, w, pairs, order);
     }
     return result;
   }
-  alignas(64) double sums[8 * Row::kVectors];
-  const bool summed = selected && survivors<Row>(I, p.C, winner, result.size, last, w.packed, sums);
-  if (summed && !with_order && clear_decision(p, I, sums, &result.label)) return result;
-  if (sorted != winner) sort_by_margin(I, winner, w, pairs, order);
-  if (!summed) {
-    D8 sum[Row::kVectors];
-    clear_sums(sum);
-    for (std::int64_t k = I.n - 1; k >= result.size; --k) add_row<Row>(I, order[k], sum);
-    store_sums(sums, sum);
-  }
-  if (!clear_decision(p, I, sums, &result.label)) {
+  alignas(64) double sums[8 * V];
+  D8 left[V];
+  load_sums(I.row_sum, p.C, left);
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) left[v] = _mm512_sub_pd(left[v], gone[v]);
+  store_sums(sums, left);
+  const bool clear =
+      sums[I.label] > kEnoughMass && clear_decision(p, I, sums, I.slack, &result.label);
+  if ((with_order || !clear) && sorted != winner) sort_by_margin(I, winner, w, pairs, order);
+  if (!clear) {
     bool near = false;
     result.label = exact_decision(
         p, I, I.n - result.size, [&](std::int64_t k) { return order[result.size + k]; }, &near);

@@ -24,7 +24,8 @@ struct DoubleRow {
   static constexpr bool kFloat = false;
   static constexpr int kVectors = V;
   static constexpr int kWidth = 8 * V;
-  static constexpr double kLowering = 1, kSlack = 0;  // times the tolerance
+  static constexpr double kLowering = 1.1, kSlack = 0, kFrontSlack = 1e-3;  // in tolerances
+  static constexpr double kLeastMass = 1.0 / 1024;  // for sums from the front
 };
 
 struct FloatRow {
@@ -32,7 +33,8 @@ struct FloatRow {
   static constexpr bool kFloat = true;
   static constexpr int kVectors = 2;
   static constexpr int kWidth = 16;
-  static constexpr double kLowering = 2, kSlack = 0.2;
+  static constexpr double kLowering = 2, kSlack = 0.2, kFrontSlack = 0.5;
+  static constexpr double kLeastMass = 0.5;
 };
 
 // What `body` makes of the instance's kind of rows.
@@ -70,7 +72,7 @@ FAE_INLINE void add_row(const Instance& I, std::int64_t i, D8 (&sum)[Row::kVecto
 
 template <int V>
 FAE_INLINE void clear_sums(D8 (&sum)[V]) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int v = 0; v < V; ++v) sum[v] = _mm512_setzero_pd();
 }
 
@@ -149,6 +151,27 @@ inline void project_narrow(const SweepParams& p, Instance& I, std::int64_t begin
   }
 }
 
+// Sums of the weighted contributions to G classes, c and those that follow.
+template <int G>
+inline void weighted_sums(const Instance& I, std::int64_t c, double* to) {
+  D8 sum[G], more[G];
+  clear_sums(sum);
+  clear_sums(more);
+  for (std::int64_t i = 0; i < I.n; i += 16) {
+    const __mmask8 lanes = first_lanes8(I.n - i), next = first_lanes8(I.n - i - 8);
+    const D8 a = _mm512_maskz_loadu_pd(lanes, I.a + i);
+    const D8 b = _mm512_maskz_loadu_pd(next, I.a + i + 8);
+#pragma GCC unroll 4
+    for (int g = 0; g < G; ++g) {
+      const float* s = I.columns + (c + g) * I.pitch + i;
+      sum[g] = _mm512_mask3_fmadd_pd(a, _mm512_cvtps_pd(_mm256_loadu_ps(s)), sum[g], lanes);
+      more[g] = _mm512_mask3_fmadd_pd(b, _mm512_cvtps_pd(_mm256_loadu_ps(s + 8)), more[g], next);
+    }
+  }
+#pragma GCC unroll 4
+  for (int g = 0; g < G; ++g) to[g] = _mm512_reduce_add_pd(_mm512_add_pd(sum[g], more[g]));
+}
+
 // Label, probabilities, tolerance; false where the general way is needed.
 inline bool originate_label(const SweepParams& p, double max_head_norm, Instance& I) {
   const std::int64_t C = p.C;
@@ -159,18 +182,13 @@ inline bool originate_label(const SweepParams& p, double max_head_norm, Instance
     mass = _mm512_add_pd(mass, _mm512_maskz_loadu_pd(first_lanes8(I.n - i), I.a + i));
   }
   const double total = _mm512_reduce_add_pd(mass);
-  z[0] = I.bias[0];
-  for (std::int64_t c = 1; c < C; ++c) {
-    const float* s = I.columns + c * I.pitch;
-    D8 sum = _mm512_setzero_pd(), more = _mm512_setzero_pd();
-    for (std::int64_t i = 0; i < I.n; i += 16) {
-      const F16 x = _mm512_loadu_ps(s + i);
-      const __mmask8 lanes = first_lanes8(I.n - i), next = first_lanes8(I.n - i - 8);
-      sum = _mm512_mask3_fmadd_pd(_mm512_maskz_loadu_pd(lanes, I.a + i), low_half(x), sum, lanes);
-      more =
-          _mm512_mask3_fmadd_pd(_mm512_maskz_loadu_pd(next, I.a + i + 8), high_half(x), more, next);
-    }
-    z[c] = _mm512_reduce_add_pd(_mm512_add_pd(sum, more)) / total + I.bias[c];
+  z[0] = 0;
+  std::int64_t c = 1;
+  for (; c + 4 <= C; c += 4) weighted_sums<4>(I, c, z + c);
+  for (; c + 2 <= C; c += 2) weighted_sums<2>(I, c, z + c);
+  if (c < C) weighted_sums<1>(I, c, z + c);
+  for (c = 0; c < C; ++c) {
+    z[c] = z[c] / total + I.bias[c];
     if (!is_finite(z[c])) return false;
   }
   I.label = 0;
@@ -243,10 +261,51 @@ inline void margin_rows(const SweepParams& p, const Instance& I, DoubleRow<V>) {
   }
 }
 
-// Rows of floats: a transpose of 16 by 16.
+// The gradient of the weights, up to a factor that is the same for all items,
+//   sum_c p_c (s_{i,y} - s_{i,c}) / max_{c != y} p_c,
+// in float: contributions are no better, and the factor keeps every p_c that counts a normal
+// number.
+struct GradientWeights {
+  F16 of_class[16];
+
+  GradientWeights(const SweepParams& p, const Instance& I) {
+    double largest = 0;
+    for (std::int64_t c = 0; c < p.C; ++c) {
+      if (c != I.label && I.probability[c] > largest) largest = I.probability[c];
+    }
+    for (std::int64_t c = 0; c < 16; ++c) {
+      const bool other = c < p.C && c != I.label && largest > 0;
+      of_class[c] = _mm512_set1_ps(other ? static_cast<float>(I.probability[c] / largest) : 0.0f);
+    }
+  }
+};
+
+inline void store_gradient(const Instance& I, std::int64_t i, F16 gradient) {
+  _mm512_mask_storeu_pd(I.gradient + i, first_lanes8(I.n - i), low_half(gradient));
+  _mm512_mask_storeu_pd(I.gradient + i + 8, first_lanes8(I.n - i - 8), high_half(gradient));
+}
+
+inline void gradient_narrow(const SweepParams& p, Instance& I) {
+  const GradientWeights weights(p, I);
+  const float* own_column = I.columns + I.label * I.pitch;
+  for (std::int64_t i = 0; i < I.n; i += 16) {
+    const F16 own = _mm512_loadu_ps(own_column + i);
+    F16 sum = _mm512_setzero_ps();
+    for (std::int64_t c = 0; c < p.C; ++c) {
+      const F16 difference = _mm512_sub_ps(own, _mm512_loadu_ps(I.columns + c * I.pitch + i));
+      sum = _mm512_fmadd_ps(weights.of_class[c], difference, sum);
+    }
+    store_gradient(I, i, sum);
+  }
+}
+
+// Rows of floats: a transpose of 16 by 16. The gradient, which needs the same differences, comes
+// with them.
+template <bool kGradient>
 inline void margin_rows(const SweepParams& p, const Instance& I, FloatRow) {
   const std::int64_t n = I.n;
   const float* own_column = I.columns + I.label * I.pitch;
+  const GradientWeights weights(p, I);
   F16 apart[16];  // of the biases, lowered
 #pragma GCC unroll 16
   for (int c = 0; c < 16; ++c) {
@@ -259,36 +318,24 @@ inline void margin_rows(const SweepParams& p, const Instance& I, FloatRow) {
     const F16 a = join(low, high);
     const F16 own = _mm512_loadu_ps(own_column + i);
     F16 r[16];
+    F16 gradient = _mm512_setzero_ps();
 #pragma GCC unroll 16
     for (int c = 0; c < 16; ++c) {
       r[c] = _mm512_setzero_ps();
       if (c < p.C) {
         const F16 difference = _mm512_sub_ps(own, _mm512_loadu_ps(I.columns + c * I.pitch + i));
+        if (kGradient) gradient = _mm512_fmadd_ps(weights.of_class[c], difference, gradient);
         r[c] = _mm512_mul_ps(a, _mm512_add_ps(difference, apart[c]));
         if (c == I.label) r[c] = a;
       }
     }
+    if (kGradient) store_gradient(I, i, gradient);
     transpose16(r);
     float* to = row_of<FloatRow>(I, i);
 #pragma GCC unroll 16
     for (int k = 0; k < 16; ++k) {
       if (i + k < n) _mm512_store_ps(to + 16 * k, r[k]);
     }
-  }
-}
-
-inline void gradient_narrow(const SweepParams& p, Instance& I) {
-  const float* own_column = I.columns + I.label * I.pitch;
-  const D8 own_probability = _mm512_set1_pd(I.probability[I.label]);
-  for (std::int64_t i = 0; i < I.n; i += 8) {
-    const D8 own = _mm512_cvtps_pd(_mm256_loadu_ps(own_column + i));
-    D8 sum = _mm512_setzero_pd();
-    for (std::int64_t c = 0; c < p.C; ++c) {
-      const D8 other = _mm512_cvtps_pd(_mm256_loadu_ps(I.columns + c * I.pitch + i));
-      sum = _mm512_fmadd_pd(_mm512_set1_pd(I.probability[c]), _mm512_sub_pd(own, other), sum);
-    }
-    _mm512_mask_storeu_pd(I.gradient + i, first_lanes8(I.n - i),
-                          _mm512_mul_pd(own_probability, sum));
   }
 }
 
@@ -353,12 +400,13 @@ inline __attribute__((noinline)) Flip exact_scan(const SweepParams& p, const Ins
   return flip;
 }
 
-// Reads a row of lowered sums: whether every margin is clear of the tolerance, and the decision.
+// Reads a row of lowered sums, each off by at most `slack`: whether every margin is clear of the
+// tolerance and the least of negative ones clear of the others, and the decision.
 inline bool clear_decision(const SweepParams& p, const Instance& I, const double* sums,
-                           std::int64_t* decision) {
+                           double slack, std::int64_t* decision) {
   const double mass = sums[I.label];
   const D8 lowered = _mm512_set1_pd(I.lowering * mass);
-  const D8 near = _mm512_set1_pd(I.tolerance * mass * (1 + 1e-9) + I.slack);
+  const D8 near = _mm512_set1_pd(I.tolerance * mass * (1 + 1e-9) + slack);
   D8 margin[2];
   __mmask8 classes[2];
   __mmask8 close = 0;
@@ -373,275 +421,14 @@ inline bool clear_decision(const SweepParams& p, const Instance& I, const double
   }
   if (close != 0) return false;
   *decision = I.label;
-  const D8 lowest = _mm512_set1_pd(_mm512_reduce_min_pd(least));
-  for (int v = vectors - 1; v >= 0; --v) {
-    const unsigned here = _mm512_mask_cmp_pd_mask(classes[v], margin[v], lowest, _CMP_EQ_OQ);
-    if (here != 0 && _mm512_cvtsd_f64(lowest) < 0) *decision = 8 * v + __builtin_ctz(here);
+  const double lowest = _mm512_reduce_min_pd(least);
+  if (!(lowest < 0)) return true;
+  unsigned rivals = 0;
+  for (int v = 0; v < vectors; ++v) {
+    rivals |= _mm512_mask_cmp_pd_mask(classes[v], margin[v], _mm512_set1_pd(lowest + 2 * slack),
+                                      _CMP_LE_OQ)
+              << 8 * v;
   }
-  return true;
-}
-
-struct NarrowWork {
-  std::uint32_t* orders[kGroup];  // [n + 16]
-  unsigned char* signs[kGroup];   // [n / kCheckpoint + 65] whether a sum is negative in there
-  double* checkpoints[kGroup];    // [n / kCheckpoint + 2, row]
-  double* keys;                   // [n]
-  std::uint64_t* words;           // [n]
-  std::uint32_t* approximate;     // [max(n, kNetworkItems) + 32]
-  std::uint32_t* packed;          // the same
-  double* block;                  // [16, row] of single items
-};
-
-inline NarrowWork lay_out_narrow(const SweepParams& p, std::int64_t n, Arena& arena) {
-  NarrowWork w{};
-  const std::int64_t row = row_width(p.C);
-  const std::int64_t group = p.R < kGroup ? p.R : kGroup;
-  for (std::int64_t g = 0; g < group; ++g) {
-    w.orders[g] = arena.take<std::uint32_t>(n + 16);
-    w.signs[g] = arena.take<unsigned char>(n / kCheckpoint + 65);
-    w.checkpoints[g] = arena.take<double>((n / kCheckpoint + 2) * row);
-  }
-  const std::int64_t slots = (n < kNetworkItems ? kNetworkItems : n) + 32;
-  w.keys = arena.take<double>(n + 16);
-  w.words = arena.take<std::uint64_t>(n + 16);
-  w.approximate = arena.take<std::uint32_t>(slots);
-  w.packed = arena.take<std::uint32_t>(slots);
-  w.block = arena.take<double>(16 * row);
-  return w;
-}
-
-// Running sums of one ranking, and the least of them since the last checkpoint.
-template <class Row>
-struct Sums {
-  D8 sum[Row::kVectors], least;
-
-  FAE_INLINE void clear() {
-    clear_sums(sum);
-    least = _mm512_setzero_pd();
-  }
-  FAE_INLINE void add(const double* row) {
-    D8 x[Row::kVectors];
-    load_row<Row>(row, x);
-#pragma GCC unroll 2
-    for (int v = 0; v < Row::kVectors; ++v) {
-      sum[v] = _mm512_add_pd(sum[v], x[v]);
-      least = _mm512_min_pd(least, sum[v]);
-    }
-  }
-  // Leaves the sums in `to`; returns whether one was negative.
-  FAE_INLINE bool checkpoint(double* to) {
-    store_sums(to, sum);
-    const bool negative = _mm512_movepi64_mask(_mm512_castpd_si512(least)) != 0;
-    least = _mm512_setzero_pd();
-    return negative;
-  }
-};
-
-// Rows since the last checkpoint apart from what was before it.
-template <>
-struct Sums<FloatRow> {
-  F16 since, least, limit;
-  D8 sum[2];
-
-  FAE_INLINE void clear() {
-    clear_sums(sum);
-    since = limit = _mm512_setzero_ps();
-    least = _mm512_set1_ps(static_cast<float>(kInf));
-  }
-  FAE_INLINE void add(const float* row) {
-    since = _mm512_add_ps(since, _mm512_load_ps(row));
-    least = _mm512_min_ps(least, since);
-  }
-  FAE_INLINE bool checkpoint(double* to) {
-    const bool negative = _mm512_cmp_ps_mask(least, limit, _CMP_LT_OQ) != 0;
-    sum[0] = _mm512_add_pd(sum[0], low_half(since));
-    sum[1] = _mm512_add_pd(sum[1], high_half(since));
-    since = _mm512_setzero_ps();
-    limit = _mm512_sub_ps(since, join(sum[0], sum[1]));
-    least = _mm512_set1_ps(static_cast<float>(kInf));
-    store_sums(to, sum);
-    return negative;
-  }
-};
-
-// Adds rows from the tail of G orders on; leaves signs and checkpoints.
-template <int G, class Row>
-inline void scan_group(const Instance& I, const NarrowWork& w) {
-  const std::int64_t n = I.n;
-  Sums<Row> sums[G];
-#pragma GCC unroll 4
-  for (int g = 0; g < G; ++g) sums[g].clear();
-  const auto step = [&](std::int64_t k) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-    for (int g = 0; g < G; ++g) {
-      sums[g].add(row_of<Row>(I, w.orders[g][k]));
-    }
-  };
-  const auto checkpoint = [&](std::int64_t k) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-    for (int g = 0; g < G; ++g) {
-      const std::int64_t block = k / kCheckpoint;
-      w.signs[g][block] = sums[g].checkpoint(w.checkpoints[g] + block * 8 * Row::kVectors);
-    }
-  };
-  constexpr std::int64_t kAhead = 24;  // ranks; for instances beyond the second-level cache
-  constexpr bool kTwoLines = sizeof(typename Row::Real) * Row::kWidth > 64;
-  std::int64_t k = n - 1;
-  for (; k >= 0 && (k + 1) % kCheckpoint != 0; --k) step(k);
-  checkpoint(k + 1);
-  const bool fetch = n > 2048;
-  for (; k >= 0; k -= kCheckpoint) {
-    for (std::int64_t j = k; j > k - kCheckpoint; --j) {
-      if (fetch && j >= kAhead) {
-#pragma GCC unroll 4
-        for (int g = 0; g < G; ++g) {
-          const auto* row = row_of<Row>(I, w.orders[g][j - kAhead]);
-          __builtin_prefetch(row, 0, 3);
-          if (kTwoLines) __builtin_prefetch(row + 8, 0, 3);
-        }
-      }
-      step(j);
-    }
-    checkpoint(k + 1 - kCheckpoint);
-  }
-}
-
-// The first block of ranks, from `block` on, in which a sum is negative; past the last if none.
-inline std::int64_t next_sign(const unsigned char* signs, std::int64_t block, std::int64_t n) {
-  const std::int64_t blocks = (n + kCheckpoint - 1) / kCheckpoint;
-  for (; block < blocks; block += 64) {
-    const std::int64_t left = blocks - block;
-    const std::uint64_t lanes = left >= 64 ? ~0ull : (1ull << left) - 1;
-    const U16 x = _mm512_loadu_si512(signs + block);
-    const std::uint64_t set = lanes & _mm512_test_epi8_mask(x, x);
-    if (set != 0) return block + __builtin_ctzll(set);
-  }
-  return blocks;
-}
-
-// The first rank of a block at which a lowered sum is negative, and the sums there; -1 if none is.
-template <class Row>
-inline std::int64_t first_negative(const Instance& I, const NarrowWork& w, int g,
-                                   std::int64_t block, double* sums) {
-  constexpr int V = Row::kVectors;
-  const std::int64_t begin = block * kCheckpoint, end = begin + kCheckpoint;
-  D8 sum[V];
-  clear_sums(sum);
-  if (end < I.n) load_row<DoubleRow<V>>(w.checkpoints[g] + (block + 1) * 8 * V, sum);
-  std::int64_t first = -1;
-  for (std::int64_t k = (end < I.n ? end : I.n) - 1; k >= begin; --k) {
-    add_row<Row>(I, w.orders[g][k], sum);
-    const D8 least = V == 2 ? _mm512_min_pd(sum[0], sum[V - 1]) : sum[0];
-    if (_mm512_movepi64_mask(_mm512_castpd_si512(least)) != 0) {
-      first = k;
-      store_sums(sums, sum);
-    }
-  }
-  return first;
-}
-
-// Ranks at and beyond which no item has mass.
-inline std::int64_t end_of_mass(const Instance& I, const std::uint32_t* order) {
-  std::int64_t end = I.n;
-  if (I.with_mass < I.n) {
-    while (end > 0 && I.massless[order[end - 1]] != 0) --end;
-  }
-  return end;
-}
-
-// The exact sums over ranks `from` and beyond, items in the order of memory; `erased` is scratch
-// for n + 8 bytes.
-inline ExactSums exact_tail(const SweepParams& p, const Instance& I, const std::uint32_t* order,
-                            std::int64_t from, unsigned char* erased) {
-  memset(erased, 0, I.n + 8);
-  for (std::int64_t k = 0; k < from; ++k) erased[order[k]] = 1;
-  const float* own_column = I.columns + I.label * I.pitch;
-  const D8 own_bias = _mm512_set1_pd(I.bias[I.label]);
-  D8 sum[16];
-  for (std::int64_t c = 0; c < p.C; ++c) sum[c] = _mm512_setzero_pd();
-  D8 mass = _mm512_setzero_pd();
-  for (std::int64_t i = 0; i < I.n; i += 8) {
-    const __m128i gone = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(erased + i));
-    const __mmask8 lanes =
-        first_lanes8(I.n - i) & static_cast<__mmask8>(_mm_testn_epi8_mask(gone, gone));
-    const D8 a = _mm512_maskz_loadu_pd(lanes, I.a + i);
-    const D8 own = _mm512_add_pd(_mm512_cvtps_pd(_mm256_loadu_ps(own_column + i)), own_bias);
-    mass = _mm512_add_pd(mass, a);
-    for (std::int64_t c = 0; c < p.C; ++c) {
-      const D8 other = _mm512_add_pd(_mm512_cvtps_pd(_mm256_loadu_ps(I.columns + c * I.pitch + i)),
-                                     _mm512_set1_pd(I.bias[c]));
-      sum[c] =
-          _mm512_mask_add_pd(sum[c], lanes, sum[c], _mm512_mul_pd(a, _mm512_sub_pd(own, other)));
-    }
-  }
-  ExactSums sums;
-  for (std::int64_t c = 0; c < p.C; ++c) sums.sum[c] = _mm512_reduce_add_pd(sum[c]);
-  sums.mass = _mm512_reduce_add_pd(mass);
-  return sums;
-}
-
-// The flip of a ranking whose first negative lowered sum, in block `block`, is near a tie or
-// without mass. Long instances are walked only in the blocks with a negative sum; nothing elsewhere
-// can flip or be near.
-inline __attribute__((noinline)) Flip resolve_exactly(const SweepParams& p, const Instance& I,
-                                                      const NarrowWork& w, int g,
-                                                      std::int64_t block) {
-  constexpr std::int64_t kWorthIt = 64;  // items
-  constexpr int kRounds = 4;
-  const std::uint32_t* order = w.orders[g];
-  if (I.n < kWorthIt) return exact_scan(p, I, order);
-  std::int64_t nearest = -1;
-  for (int round = 0; round < kRounds; ++round) {
-    const std::int64_t begin = block * kCheckpoint, end = begin + kCheckpoint;
-    const std::int64_t from = end < I.n ? end : I.n;
-    ExactSums sums = exact_tail(p, I, order, from, reinterpret_cast<unsigned char*>(w.packed));
-    Flip flip;
-    std::int64_t near = -1;
-    exact_walk(p, I, order, from, begin, sums, &flip, &near);
-    if (nearest < 0) nearest = near;
-    if (flip.first < 0) {
-      block = next_sign(w.signs[g], block + 1, I.n);
-      if (block * kCheckpoint < I.n) continue;
-    }
-    if (flip.first < 0 && I.bias_label != I.label) {
-      flip.first = end_of_mass(I, order);
-      flip.label = I.bias_label;
-    }
-    flip.near = nearest >= 0 && (flip.first < 0 || nearest <= flip.first);
-    return flip;
-  }
-  return exact_scan(p, I, order);
-}
-
-template <class Row>
-inline Flip resolve(const SweepParams& p, const Instance& I, const NarrowWork& w, int g) {
-  alignas(64) double sums[8 * Row::kVectors];
-  Flip flip;
-  for (std::int64_t block = next_sign(w.signs[g], 0, I.n); block * kCheckpoint < I.n;
-       block = next_sign(w.signs[g], block + 1, I.n)) {
-    const std::int64_t k = first_negative<Row>(I, w, g, block, sums);
-    if (k < 0) continue;
-    // The sums may be lowered by more than the tolerance: clear, and yet for the label.
-    if (k == 0 || sums[I.label] == 0 || !clear_decision(p, I, sums, &flip.label) ||
-        flip.label == I.label) {
-      return resolve_exactly(p, I, w, g, block);
-    }
-    flip.first = k;
-    return flip;
-  }
-  if (I.bias_label != I.label) {
-    flip.first = end_of_mass(I, w.orders[g]);
-    flip.label = I.bias_label;
-  }
-  return flip;
-}
-
-inline double mass_of_top(const Instance& I, const std::uint32_t* order, std::int64_t k) {
-  double sum[4] = {};
-  std::int64_t j = 0;
-  for (; j + 4 <= k; j += 4) {
-    for (int l = 0; l < 4; ++l) sum[l] += I.a[order[j + l]];
-  }
-  for (; j < k; ++j) sum[0] += I.a[order[j]];
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  *decision = __builtin_ctz(rivals);
+  return slack == 0 || (rivals & (rivals - 1)) == 0;
 }

@@ -49,7 +49,7 @@ inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w
       std::int64_t decision = I.label;
       if (sums[I.label] <= 0) {
         decision = I.bias_label;
-      } else if (!clear_decision(p, I, sums, &decision)) {
+      } else if (!clear_decision(p, I, sums, I.slack, &decision)) {
         decision =
             exact_decision(p, I, n, [&](std::int64_t k) { return k == begin + j ? -1 : k; }, &near);
       }

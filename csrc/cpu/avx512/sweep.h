@@ -6,6 +6,7 @@ inline bool originate_narrow(const Context& c, Instance& I, char* work_memory) {
   if (!originate_label(p, c.max_head_norm, I)) return false;
   // The smallest weight times what matters beside it must be a normal float by far.
   I.compact = p.C > 8 && !wants_curves(p) && I.least * I.tolerance > 1e-36 && I.tolerance < 1e30;
+  const Wanted want = wanted(p);
   with_rows(p, I, [&](auto row) {
     I.lowering = row.kLowering * I.tolerance;
     I.slack = row.kSlack * I.tolerance;
@@ -13,10 +14,13 @@ inline bool originate_narrow(const Context& c, Instance& I, char* work_memory) {
     for (std::int64_t k = 0; k < p.C; ++k) {
       if (k != I.label) I.row_sum[k] -= I.lowering * mass;
     }
-    margin_rows(p, I, row);
+    if constexpr (decltype(row)::kFloat) {
+      want.gradient ? margin_rows<true>(p, I, row) : margin_rows<false>(p, I, row);
+    } else {
+      margin_rows(p, I, row);
+      if (want.gradient) gradient_narrow(p, I);
+    }
   });
-  const Wanted want = wanted(p);
-  if (want.gradient) gradient_narrow(p, I);
   if (want.single) {
     Arena arena(work_memory);
     lay_out_work(p, I.n, arena);
@@ -87,26 +91,20 @@ template <class Row>
 inline void scan_rankings(const SweepParams& p, const Instance& I, const NarrowWork& w,
                           std::int64_t begin, std::int64_t end, std::int64_t* status) {
   const std::int64_t b = I.index;
-  if (wants_curves(p)) {
-    if constexpr (!Row::kFloat) {
-      Original o{};
-      load_original(p, I, o);
-      for (std::int64_t r = begin; r < end; ++r) {
-        scan_curves<Row::kVectors>(p, I, w, static_cast<int>(r - begin), r, o);
-      }
-    }
-  } else if (end - begin == 4) {
-    scan_group<4, Row>(I, w);
-  } else if (end - begin == 3) {
-    scan_group<3, Row>(I, w);
-  } else if (end - begin == 2) {
-    scan_group<2, Row>(I, w);
-  } else {
-    scan_group<1, Row>(I, w);
+  Original o{};
+  if constexpr (!Row::kFloat) {
+    if (wants_curves(p)) load_original(p, I, o);
   }
   for (std::int64_t r = begin; r < end; ++r) {
     const int g = static_cast<int>(r - begin);
-    const Flip flip = resolve<Row>(p, I, w, g);
+    Front front{false, 0, {}};
+    if (!wants_curves(p)) {
+      front = scan_front<Row>(p, I, w.orders[g]);
+      if (!front.found) scan_tail<Row>(I, w, g, front.block);
+    } else if constexpr (!Row::kFloat) {
+      scan_curves<Row::kVectors>(p, I, w, g, r, o);
+    }
+    const Flip flip = front.found ? front.flip : resolve<Row>(p, I, w, g, front.block);
     if (flip.near) *status |= kNearTie;
     if (p.first_flip != nullptr) p.first_flip[r * p.B + b] = flip.first;
     if (p.flip_label != nullptr) p.flip_label[r * p.B + b] = flip.label;
