@@ -2,7 +2,8 @@
 
 Every prefix of every ranking is one sum over its own survivors (a matrix product with a triangle
 of ones, never a running sum), of margins computed in float64 from the values. Compared are labels,
-first flips, flip labels, the decision at every prefix and the minimal sizes. Near-ties (engine
+first flips, flip labels, the decision at every prefix and the minimal sizes: of a call with the
+decisions as a curve, and of one without curves, which may take a faster way. Near-ties (engine
 contract, section 8) are counted and left out; so are prefixes where two other classes lead the
 label by the same sum.
 
@@ -28,6 +29,7 @@ import fastattnerase as fae
 TOLERANCE = 3e-6
 RANKINGS = ("random", "attention", "gradient", "product")
 NEAR_TIE = int(fae.Status.NEAR_TIE)
+DISAGREEMENTS = ("labels", "decisions", "first_flips", "flip_labels", "minimal_sizes", "unflagged")
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,22 @@ def problem(setting: Setting, instances: int, rng: np.random.Generator) -> fae.A
 
 
 def compare(setting: Setting, batch: fae.AttentionBatch, backend: str, device: str) -> Counter[str]:
-    """Compare one batch and count."""
+    """Compare the two calls on one batch and count; prefixes and ties are those of the first."""
+    count = compare_call(setting, batch, backend, device, ("decision",))
+    plain = compare_call(setting, batch, backend, device, ())
+    count.update({name: plain[name] for name in DISAGREEMENTS})
+    return count
+
+
+def compare_call(
+    setting: Setting, batch: fae.AttentionBatch, backend: str, device: str, curves: tuple[str, ...]
+) -> Counter[str]:
+    """Compare what one call returns and count."""
     result = fae.sweep(
         batch.to(device),
         RANKINGS,
-        curves=("decision",),
+        curves=curves,
+        orders=True,
         direction="keep" if setting.keep else "erase",
         single=False,
         backend=backend,
@@ -107,8 +120,9 @@ def compare(setting: Setting, batch: fae.AttentionBatch, backend: str, device: s
     )
     same_label = result.prefixes.label.numpy() == label
     by_bias = int(np.argmax(bias))
-    for r, name in enumerate(result.prefixes.rankings):
-        order = fae.rank(batch.to(device), name, backend=backend).cpu().numpy().reshape(B, n)
+    assert result.prefixes.order is not None
+    for r in range(len(RANKINGS)):
+        order = result.prefixes.order[r].numpy().reshape(B, n)
         if setting.keep:
             order = order[:, ::-1]
         m = np.take_along_axis(margins, order[..., None], 1)
@@ -128,12 +142,13 @@ def compare(setting: Setting, batch: fae.AttentionBatch, backend: str, device: s
         hits = (decision == label[:, None]) == setting.keep
         hits[:, 0] = False
         flips = np.where(hits.any(1), hits.argmax(1), -1)
-        got = result.prefixes.curves["decision"][r].numpy().reshape(B, n + 1)
-        free = near | rivals | ~same_label[:, None]
+        if curves:
+            got = result.prefixes.curves["decision"][r].numpy().reshape(B, n + 1)
+            free = near | rivals | ~same_label[:, None]
+            count["decisions"] += int(((got != decision) & ~free).sum())
         count["prefixes"] += B * (n + 1)
         count["near_tie_prefixes"] += int(near.sum())
         count["rival_tie_prefixes"] += int((rivals & ~near).sum())
-        count["decisions"] += int(((got != decision) & ~free).sum())
         first = result.prefixes.first_flip[r].numpy()
         count["flips"] += int((flips >= 0).sum())
         count["first_flips"] += int(((first != flips) & ~flagged).sum())
@@ -164,9 +179,6 @@ def minimal_sizes(
         met[:, 0] = False
         best = np.minimum(best, np.where(met.any(1), met.argmax(1), never))
     return np.where(best == never, -1, best)
-
-
-DISAGREEMENTS = ("labels", "decisions", "first_flips", "flip_labels", "minimal_sizes", "unflagged")
 
 
 def main() -> int:
