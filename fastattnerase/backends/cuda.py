@@ -13,7 +13,7 @@ from fastattnerase.backends.addresses import pooled_fields, readable, sweep_fiel
 from fastattnerase.backends.base import Outputs, PooledProblem, Problem
 from fastattnerase.backends.checks import check_contents
 
-_MOST_ITEMS = 2**31 - 1
+_MOST_ITEMS = 2**31 - 2**16  # what the kernels count with, and room to step over the end
 
 
 class CudaBackend:

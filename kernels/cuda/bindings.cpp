@@ -28,10 +28,10 @@ void require_one_head(const Params& p) {
 }
 
 void require_sizes(const SweepParams& p) {
-  constexpr std::int64_t kMost = (1ll << 31) - 1;
-  if (p.D > kMost) ArgReader::fail("D", py::int_(p.D), "at most 2^31 - 1");
-  if (p.C > kMost / p.D) ArgReader::fail("C", py::int_(p.C), "C * D of at most 2^31 - 1");
-  if (p.T > kMost) ArgReader::fail("T", py::int_(p.T), "at most 2^31 - 1 items a call");
+  constexpr std::int64_t kMost = (1ll << 31) - (1 << 16);  // loops step over the end
+  if (p.D > kMost) ArgReader::fail("D", py::int_(p.D), "at most 2^31 - 2^16");
+  if (p.C > kMost / p.D) ArgReader::fail("C", py::int_(p.C), "C * D of at most 2^31 - 2^16");
+  if (p.T > kMost) ArgReader::fail("T", py::int_(p.T), "at most 2^31 - 2^16 items a call");
 }
 
 void cuda_sweep(const py::kwargs& kwargs) {

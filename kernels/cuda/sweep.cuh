@@ -514,7 +514,6 @@ FAE_NOINLINE __device__ bool open_singles(const Launch& launch) {
   const Team<false> team(reinterpret_cast<double*>(shared));
   Turn& turn = state_of<false, S, std::uint32_t>().turn;
   const Tile tile = next_tile(launch, turn, kLongThreads);
-  team.sync();
   if (tile.count == 0) return false;
   open_long<S>(launch, tile.slot, -1, launch.needs.js, launch.needs.drop);
   if (team.leads()) {
@@ -624,7 +623,6 @@ FAE_DEV void prepare_task(const Launch& launch, std::int64_t slot, int lane) {
   const View<S, Idx>& v = state_of<false, S, Idx>().view;
   const unsigned char* const bad = launch.long_bad + v.t0;
   for (int i = team.rank; i < v.n; i += team.size) v.bad[i] = bad[i];
-  team.sync();
   prepare_keys<false, S, Idx>(needs, false, task == launch.R);
 }
 
@@ -664,7 +662,6 @@ __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER L
     }
     team.sync();
     add_near_tie<S>(launch);
-    team.sync();
     if (team.leads()) {
       turn.first += gridDim.x;
       turn.near = 0;

@@ -568,9 +568,9 @@ FAE_NOINLINE __device__ void walk_plainly() {
                                              : close >= 0 && close >= event));
 }
 
-// The same for long instances, where 32 threads have no bits for all ranks: the block walks one
-// ranking after the other, kStretch ranks a thread at a time. The sums before a step, and those
-// before the last step that flips, are kept in scratch memory.
+// The same for a ranking of a long instance, where 32 threads have no bits for all ranks: the block
+// walks it, kStretch ranks a thread at a time. The sums before a step, and those before the last
+// step that flips, are kept in scratch memory.
 constexpr int kStretch = 8;
 
 template <typename S>
@@ -588,117 +588,111 @@ FAE_NOINLINE __device__ void walk_far() {
   double* const carries = v.sums + static_cast<std::int64_t>(team.size / class_lanes(C)) * C;
   double* const saved = carries + 2 * C;
   double* const after = carries + 3 * C;
+  const Idx* order = v.orders;
+  const auto item = [&](int t) { return static_cast<int>(order[anew(keep) != 0 ? t : n - 1 - t]); };
+  for (int c = team.rank; c < C; c += team.size) carries[c] = 0;
+  team.sync();
+  int event = keep != 0 ? n : -2, close = event, saved_base = 0;
+  double mass_before = 0, saved_mass = 0;
+  double* carry = carries;
 #pragma unroll 1
-  for (int row = 0; row < here.state.turn.count; ++row) {
-    const Idx* order = v.orders + static_cast<std::int64_t>(row) * n;
-    const auto item = [&](int t) {
-      return static_cast<int>(order[anew(keep) != 0 ? t : n - 1 - t]);
-    };
-    for (int c = team.rank; c < C; c += team.size) carries[c] = 0;
-    team.sync();
-    int event = keep != 0 ? n : -2, close = event, saved_base = 0;
-    double mass_before = 0, saved_mass = 0;
-    double* carry = carries;
+  for (int base = 0; base < n; base += team.size * kStretch) {
+    const int begin = base + team.rank * kStretch < n ? base + team.rank * kStretch : n;
+    const int end = begin + kStretch < n ? begin + kStretch : n;
+    double* const next = carry == carries ? carries + C : carries;
+    unsigned flips = 0, nears = 0;
+    double mass_here = 0;
 #pragma unroll 1
-    for (int base = 0; base < n; base += team.size * kStretch) {
-      const int begin = base + team.rank * kStretch < n ? base + team.rank * kStretch : n;
-      const int end = begin + kStretch < n ? begin + kStretch : n;
-      double* const next = carry == carries ? carries + C : carries;
-      unsigned flips = 0, nears = 0;
-      double mass_here = 0;
-#pragma unroll 1
-      for (int tile = 0; tile == 0 || tile < C - 1; tile += kTile) {
-        const ClassTile of(v, y, own_bias, tile);
-        double sums[kTile] = {};
-        double mass = 0;
+    for (int tile = 0; tile == 0 || tile < C - 1; tile += kTile) {
+      const ClassTile of(v, y, own_bias, tile);
+      double sums[kTile] = {};
+      double mass = 0;
 #pragma unroll 4
-        for (int t = begin; t < end; ++t) {
-          const int i = item(t);
-          const double a = v.a[i];
-          mass += a;
-          of.add(v, i, a, sums);
-        }
-        mass = mass_before + team.below(mass, mass_here);
+      for (int t = begin; t < end; ++t) {
+        const int i = item(t);
+        const double a = v.a[i];
+        mass += a;
+        of.add(v, i, a, sums);
+      }
+      mass = mass_before + team.below(mass, mass_here);
 #pragma unroll
-        for (int j = 0; j < kTile; ++j) {
-          double here_in_all;
-          const double before = carry[of.classes[j]];
-          sums[j] = before + team.below(sums[j], here_in_all);
-          if (team.leads()) next[of.classes[j]] = before + here_in_all;
-        }
+      for (int j = 0; j < kTile; ++j) {
+        double here_in_all;
+        const double before = carry[of.classes[j]];
+        sums[j] = before + team.below(sums[j], here_in_all);
+        if (team.leads()) next[of.classes[j]] = before + here_in_all;
+      }
 #pragma unroll 2
-        for (int t = begin; t < end; ++t) {
-          const int i = item(t);
-          const double a = v.a[i];
-          mass += a;
-          of.add(v, i, a, sums);
-          bool below, near;
-          of.judge(sums, f.tolerance * mass, below, near);
-          const bool survive = mass > 0;
-          // Point t = n - 1 is the whole instance: y by definition.
-          const bool flip = (survive ? below & (C > 1) : empty_flips) & (t < n - 1);
-          flips |= static_cast<unsigned>(flip) << (t - begin);
-          nears |= static_cast<unsigned>(near & survive & (C > 1)) << (t - begin);
-        }
-      }
-      if (anew(keep) == 0) {
-        if (flips != 0) event = begin + 31 - __clz(static_cast<int>(flips));
-        if (nears != 0) close = begin + 31 - __clz(static_cast<int>(nears));
-        if (team.any(flips != 0)) {
-          saved_base = base;
-          saved_mass = mass_before;
-          for (int c = team.rank; c < C; c += team.size) saved[c] = carry[c];
-        }
-      } else {
-        const unsigned stays = ~flips & ((1u << (end - begin)) - 1u);
-        if (event == n && stays != 0) event = begin + __ffs(static_cast<int>(stays)) - 1;
-        if (close == n && nears != 0) close = begin + __ffs(static_cast<int>(nears)) - 1;
-      }
-      mass_before += mass_here;
-      carry = next;
-      team.sync();
-    }
-    const bool first_wins = anew(keep) != 0;
-    event = first_wins ? team.min(event) : -team.min(-event);
-    close = first_wins ? team.min(close) : -team.min(-close);
-    if (event == -2 && empty_flips) event = -1;
-    const bool near = first_wins ? close <= event && close < n : close >= 0 && close >= event;
-    note_near(here, team.leads() && near);
-    double removed = 0;
-    for (int t = event + 1 + team.rank; event >= -1 && t < n; t += team.size) {
-      removed += v.a[item(t)];
-    }
-    removed = team.sum(removed);
-    int flip_label = first_wins ? y : f.bias_label;
-    if (!first_wins && event >= 0) {
-      bool survives = saved_mass > 0;
-      for (int t = saved_base + team.rank; t <= event; t += team.size) {
-        survives = survives || v.a[item(t)] > 0;
-      }
-      if (team.any(survives)) {
-        class_sums(team, v, event + 1 - saved_base, after, [&](int j, int c) {
-          const int i = item(saved_base + j);
-          return v.a[i] * v.difference(i, y, c);
-        });
-        double least = HUGE_VAL;
-        flip_label = C;
-#pragma unroll 1
-        for (int c = 0; c < C; ++c) {
-          if (c != y) take_smaller(least, flip_label, saved[c] + after[c], c);
-        }
+      for (int t = begin; t < end; ++t) {
+        const int i = item(t);
+        const double a = v.a[i];
+        mass += a;
+        of.add(v, i, a, sums);
+        bool below, near;
+        of.judge(sums, f.tolerance * mass, below, near);
+        const bool survive = mass > 0;
+        // Point t = n - 1 is the whole instance: y by definition.
+        const bool flip = (survive ? below & (C > 1) : empty_flips) & (t < n - 1);
+        flips |= static_cast<unsigned>(flip) << (t - begin);
+        nears |= static_cast<unsigned>(near & survive & (C > 1)) << (t - begin);
       }
     }
-    if (team.leads()) {
-      if (event >= -1) {
-        const std::int64_t at = (v.launch.row0 + here.state.turn.row + row) * p.B + v.b;
-        write_int(p.first_flip, at, first_wins ? event + 1 : n - 1 - event);
-        write_int(p.flip_label, at, flip_label);
-        if (p.removed_mass != nullptr) p.removed_mass[at] = removed;
-      } else {
-        write_never(v.launch, here.state.turn.row + row, v.b);
+    if (anew(keep) == 0) {
+      if (flips != 0) event = begin + 31 - __clz(static_cast<int>(flips));
+      if (nears != 0) close = begin + 31 - __clz(static_cast<int>(nears));
+      if (team.any(flips != 0)) {
+        saved_base = base;
+        saved_mass = mass_before;
+        for (int c = team.rank; c < C; c += team.size) saved[c] = carry[c];
       }
+    } else {
+      const unsigned stays = ~flips & ((1u << (end - begin)) - 1u);
+      if (event == n && stays != 0) event = begin + __ffs(static_cast<int>(stays)) - 1;
+      if (close == n && nears != 0) close = begin + __ffs(static_cast<int>(nears)) - 1;
     }
+    mass_before += mass_here;
+    carry = next;
     team.sync();
+  }
+  const bool first_wins = anew(keep) != 0;
+  event = first_wins ? team.min(event) : -team.min(-event);
+  close = first_wins ? team.min(close) : -team.min(-close);
+  if (event == -2 && empty_flips) event = -1;
+  const bool near = first_wins ? close <= event && close < n : close >= 0 && close >= event;
+  note_near(here, team.leads() && near);
+  double removed = 0;
+  for (int t = event + 1 + team.rank; event >= -1 && t < n; t += team.size) {
+    removed += v.a[item(t)];
+  }
+  removed = team.sum(removed);
+  int flip_label = first_wins ? y : f.bias_label;
+  if (!first_wins && event >= 0) {
+    bool survives = saved_mass > 0;
+    for (int t = saved_base + team.rank; t <= event; t += team.size) {
+      survives = survives || v.a[item(t)] > 0;
+    }
+    if (team.any(survives)) {
+      class_sums(team, v, event + 1 - saved_base, after, [&](int j, int c) {
+        const int i = item(saved_base + j);
+        return v.a[i] * v.difference(i, y, c);
+      });
+      double least = HUGE_VAL;
+      flip_label = C;
+#pragma unroll 1
+      for (int c = 0; c < C; ++c) {
+        if (c != y) take_smaller(least, flip_label, saved[c] + after[c], c);
+      }
+    }
+  }
+  if (team.leads()) {
+    if (event >= -1) {
+      const std::int64_t at = (v.launch.row0 + here.state.turn.row) * p.B + v.b;
+      write_int(p.first_flip, at, first_wins ? event + 1 : n - 1 - event);
+      write_int(p.flip_label, at, flip_label);
+      if (p.removed_mass != nullptr) p.removed_mass[at] = removed;
+    } else {
+      write_never(v.launch, here.state.turn.row, v.b);
+    }
   }
 }
 

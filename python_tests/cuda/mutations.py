@@ -239,7 +239,6 @@ EQUIVALENT: dict[str, str] = {
         "they would lose items"
     ),
     "sweep.cuh, sweep_instance: `team().sync()`, number 1, removed": MEETING,
-    "sweep.cuh, open_singles: `team.sync()`, number 1, removed": MEETING,
     "sweep.cuh, open_tile: `team.sync()`, number 1, removed": (
         "equivalent here: from what it protects next_tile finds the same tile again"
     ),

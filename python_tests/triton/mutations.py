@@ -2,15 +2,14 @@
 
     python python_tests/triton/mutations.py [--only TEXT] [--table FILE] [--seconds N]
 
-Each mutant is a copy of kernels/triton with one edit, imported in the place of the original by a
+Each mutant is a copy of a kernel's file with one edit, imported in the place of the original by a
 process of its own that must fail a test of this folder. kernels/README.md holds the last table.
 """
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -52,14 +51,18 @@ EDITS = [
 
 
 def switch_on(number: int) -> None:
-    """Put a copy of the kernels with one edit in the place of the package."""
-    name, old, new = EDITS[number]
-    shutil.rmtree(BUILD, ignore_errors=True)
-    shutil.copytree(KERNELS, BUILD)
-    path = BUILD / name
-    path.write_text(path.read_text().replace(old, new))
-    package = importlib.import_module("fastattnerase.kernels.triton")
-    package.__path__[:] = [str(BUILD)]
+    """Import a copy of a kernel's file with one edit in the place of the original."""
+    file, old, new = EDITS[number]
+    name = f"fastattnerase.kernels.triton.{Path(file).stem}"
+    if name in sys.modules:
+        raise RuntimeError(f"{name} was imported before it was broken")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    path = BUILD / f"{os.getpid()}-{file}"
+    path.write_text((KERNELS / file).read_text().replace(old, new))
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
 
 
 def main() -> None:
