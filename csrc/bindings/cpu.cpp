@@ -37,44 +37,37 @@ std::string number(double value) { return std::string(py::str(py::float_(value))
   }
 }
 
-void cpu_sweep(const py::kwargs& kwargs) {
+// Both return 0, or, where there is too little scratch memory, the bytes they need to do anything.
+std::int64_t cpu_sweep(const py::kwargs& kwargs) {
   ArgReader reader(kwargs);
   const SweepArgs args(reader);
   reader.finish();
-  require_workspace(args.params, cpu::sweep_workspace_bytes(args.params));
+  const std::int64_t needed = cpu::sweep_workspace_bytes(args.params);
+  if (args.params.workspace_bytes < needed) return needed;
+  require_workspace(args.params, needed);
   cpu::Error error;
   {
     const py::gil_scoped_release release;
     error = cpu::sweep(args.params);
   }
   if (error.fault != cpu::Fault::kNone) raise(error);
+  return 0;
 }
 
-std::int64_t cpu_sweep_workspace(const py::kwargs& kwargs) {
-  ArgReader reader(kwargs);
-  const SweepArgs args(reader);
-  reader.finish();
-  return cpu::sweep_workspace_bytes(args.params);
-}
-
-void cpu_pooled_prefixes(const py::kwargs& kwargs) {
+std::int64_t cpu_pooled_prefixes(const py::kwargs& kwargs) {
   ArgReader reader(kwargs);
   const PooledParams params = read_pooled(reader);
   reader.finish();
-  require_workspace(params, cpu::pooled_workspace_bytes(params));
+  const std::int64_t needed = cpu::pooled_workspace_bytes(params);
+  if (params.workspace_bytes < needed) return needed;
+  require_workspace(params, needed);
   cpu::Error error;
   {
     const py::gil_scoped_release release;
     error = cpu::pooled_prefixes(params);
   }
   if (error.fault != cpu::Fault::kNone) raise(error);
-}
-
-std::int64_t cpu_pooled_workspace(const py::kwargs& kwargs) {
-  ArgReader reader(kwargs);
-  const PooledParams params = read_pooled(reader);
-  reader.finish();
-  return cpu::pooled_workspace_bytes(params);
+  return 0;
 }
 
 void cpu_select_variant(const std::string& name) {
@@ -87,12 +80,12 @@ void cpu_select_variant(const std::string& name) {
 }  // namespace
 
 void register_cpu(py::module_& m) {
-  m.def("cpu_sweep", &cpu_sweep, "One fused sweep; the fields of SweepParams by keyword.");
-  m.def("cpu_sweep_workspace", &cpu_sweep_workspace, "Bytes of scratch memory of `cpu_sweep`.");
+  m.def(
+      "cpu_sweep", &cpu_sweep,
+      "One fused sweep; the fields of SweepParams by keyword. 0, or the scratch memory it lacks.");
   m.def("cpu_pooled_prefixes", &cpu_pooled_prefixes,
-        "Pooled vectors of prefixes; the fields of PooledParams by keyword.");
-  m.def("cpu_pooled_workspace", &cpu_pooled_workspace,
-        "Bytes of scratch memory of `cpu_pooled_prefixes`.");
+        "Pooled vectors of prefixes; the fields of PooledParams by keyword. 0, or the scratch "
+        "memory they lack.");
   m.def("cpu_variants", &cpu::variants, "Instruction-set variants that run here, fastest first.");
   m.def("cpu_variant", &cpu::variant, "The variant in use.");
   m.def("cpu_select_variant", &cpu_select_variant, py::arg("name"), "Use one variant from now on.");

@@ -48,13 +48,13 @@ class CpuBackend:
         values = readable(problem.values)
         fields = sweep_fields(problem, values, out, torch.get_num_threads())
         if self._variant is None:
-            _call(_C.cpu_sweep, _C.cpu_sweep_workspace, fields)
+            _call(_C.cpu_sweep, fields)
             return
         with _FORCED:
             before = _C.cpu_variant()
             _C.cpu_select_variant(self._variant)
             try:
-                _call(_C.cpu_sweep, _C.cpu_sweep_workspace, fields)
+                _call(_C.cpu_sweep, fields)
             finally:
                 _C.cpu_select_variant(before)
 
@@ -62,27 +62,29 @@ class CpuBackend:
         """Fill `pooled` [M, H, D] with the renormalised averages over the survivors."""
         values = readable(problem.values)
         fields = pooled_fields(problem, values, pooled, torch.get_num_threads())
-        _call(_C.cpu_pooled_prefixes, _C.cpu_pooled_workspace, fields)
+        _call(_C.cpu_pooled_prefixes, fields)
 
 
-def _call(
-    operator: Callable[..., None], workspace_of: Callable[..., int], fields: dict[str, Any]
-) -> None:
-    """Ask for the scratch memory, hand it over, run."""
-    size = workspace_of(**fields)
+def _call(operator: Callable[..., int], fields: dict[str, Any]) -> None:
+    """Run with the scratch memory at hand; where the operator asks for more, with as much."""
     try:
         workspace = _SPARE.pop()
     except IndexError:
         workspace = torch.empty(0, dtype=torch.uint8)
-    if workspace.numel() < size:
-        workspace = torch.empty(size, dtype=torch.uint8)
-    fields["workspace"] = workspace.data_ptr()
-    fields["workspace_bytes"] = workspace.numel()
     try:
-        operator(**fields)
+        needed = operator(**_with(fields, workspace))
+        if needed:
+            workspace = torch.empty(needed, dtype=torch.uint8)
+            operator(**_with(fields, workspace))
     finally:
         if workspace.numel() <= _SPARE_BYTES and not _SPARE:
             _SPARE.append(workspace)
+
+
+def _with(fields: dict[str, Any], workspace: Tensor) -> dict[str, Any]:
+    fields["workspace"] = workspace.data_ptr()
+    fields["workspace_bytes"] = workspace.numel()
+    return fields
 
 
 BACKEND = CpuBackend()

@@ -82,7 +82,7 @@ class Call:
         }
 
 
-ENTRIES = ("cpu_sweep", "cpu_sweep_workspace", "cpu_pooled_prefixes", "cpu_pooled_workspace")
+ENTRIES = ("cpu_sweep", "cpu_pooled_prefixes")
 
 
 def arguments(entry: str, call: Call, pooled: torch.Tensor) -> dict[str, Any]:
@@ -177,7 +177,6 @@ def test_null_inputs_are_named(entry: str, pooled: torch.Tensor) -> None:
         ("ranking_args", [0, 0, 1], "below 1"),
         ("keys_dtype", [], "needs 1"),
         ("keys_dtype", [2], r"in \[0, 1\]"),
-        ("workspace_bytes", 10, "at least"),
         ("workspace", 0, "not null"),
     ],
 )
@@ -240,8 +239,24 @@ def test_unvalidated_contents_mark_the_instance_and_leave_the_other_alone() -> N
         assert torch.equal(call.first_flip[:, 0], good.first_flip[:, 0])
 
 
+def test_too_little_scratch_memory_is_asked_for_before_anything_is_done(
+    pooled: torch.Tensor,
+) -> None:
+    call = Call()
+    for entry in ENTRIES:
+        run, fields = getattr(_C, entry), arguments(entry, call, pooled)
+        needed = run(**{**fields, "workspace": 0, "workspace_bytes": 0})
+        assert 0 < needed <= call.workspace.numel()
+        assert run(**{**fields, "workspace_bytes": needed - 1}) == needed
+        assert (call.label == 77).all()
+        assert (pooled == 0).all()
+    for entry in ENTRIES:
+        assert getattr(_C, entry)(**arguments(entry, call, pooled)) == 0
+    assert ((call.label >= 0) & (call.label < C)).all()
+    assert (pooled != 0).any()
+
+
 def test_an_empty_batch_needs_no_memory() -> None:
     fields = {**Call().sweep(), "B": 0, "T": 0, "R": 0, "rankings": [], "ranking_args": []}
     fields |= {"orders": [], "keys": [], "keys_dtype": [], "values": 0, "attention": 0, "ids": 0}
-    assert _C.cpu_sweep_workspace(**fields) == 0
-    _C.cpu_sweep(**{**fields, "workspace": 0, "workspace_bytes": 0})
+    assert _C.cpu_sweep(**{**fields, "workspace": 0, "workspace_bytes": 0}) == 0
