@@ -405,7 +405,7 @@ inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, 
       Instance& I = instance_at(shared);
       if (I.narrow) {
         I.columns = run.columns + (p.offsets[b] - run_first);
-        I.pitch = kRun + 16;
+        I.pitch = kRunPitch;
         for (std::int64_t i = 0; i < I.n; ++i) {
           const float norm2 = run.norm2[p.offsets[b] - run_first + i];
           if (i == 0 || norm2 > I.norm2[0]) I.norm2[0] = norm2;
