@@ -344,17 +344,17 @@ inline void sort_items(const KeySort& s, std::int64_t n, std::uint32_t* order) {
 // Approximate keys of float64 keys that rank descending: inverted order-preserving float32 bits,
 // NaN first.
 inline void approximate_keys(const double* keys, std::int64_t n, std::uint32_t* approximate) {
-  for (std::int64_t i = 0; i < n; i += 8) {
-    const __mmask8 lanes = first_lanes8(n - i);
-    const D8 x = _mm512_maskz_loadu_pd(lanes, keys + i);
-    const __m256 f = _mm256_add_ps(_mm512_cvtpd_ps(x), _mm256_setzero_ps());  // -0 becomes +0
-    const __m256i bits = _mm256_castps_si256(f);
-    const __m256i sign = _mm256_srai_epi32(bits, 31);
+  const U16 all_but_sign = _mm512_set1_epi32(0x7FFFFFFF);
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const F16 x = join(_mm512_maskz_loadu_pd(first_lanes8(n - i), keys + i),
+                       _mm512_maskz_loadu_pd(first_lanes8(n - i - 8), keys + i + 8));
+    const U16 bits = _mm512_castps_si512(_mm512_add_ps(x, _mm512_setzero_ps()));  // -0 becomes +0
+    const U16 sign = _mm512_srai_epi32(bits, 31);
     // Ascending order of -x: positive numbers are inverted below the sign bit.
-    __m256i word = _mm256_xor_si256(bits, _mm256_andnot_si256(sign, _mm256_set1_epi32(0x7FFFFFFF)));
-    word =
-        _mm256_mask_mov_epi32(word, _mm512_cmp_pd_mask(x, x, _CMP_UNORD_Q), _mm256_setzero_si256());
-    _mm256_mask_storeu_epi32(approximate + i, lanes, word);
+    const U16 word = _mm512_xor_si512(bits, _mm512_andnot_si512(sign, all_but_sign));
+    const __mmask16 number = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
+    _mm512_mask_storeu_epi32(approximate + i, first_lanes16(n - i),
+                             _mm512_maskz_mov_epi32(number, word));
   }
 }
 

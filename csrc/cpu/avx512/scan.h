@@ -88,16 +88,19 @@ struct BlockSums<FloatRow, kSign> {
   }
 };
 
-// Requests the row of a rank to come, for instances beyond the second-level cache.
+// Requests the rows of ranks [begin, end), for instances beyond the second-level cache.
 template <class Row>
-FAE_INLINE void request_row(const Instance& I, std::uint32_t item) {
-  const auto* row = row_of<Row>(I, item);
-  __builtin_prefetch(row, 0, 3);
-  if (sizeof(*row) * Row::kWidth > 64) __builtin_prefetch(row + 8, 0, 3);
+inline void request_rows(const Instance& I, const std::uint32_t* order, std::int64_t begin,
+                         std::int64_t end) {
+  for (std::int64_t k = begin; k < end; ++k) {
+    const auto* row = row_of<Row>(I, order[k]);
+    __builtin_prefetch(row, 0, 3);
+    if (sizeof(*row) * Row::kWidth > 64) __builtin_prefetch(row + 8, 0, 3);
+  }
 }
 
-constexpr std::int64_t kBeyondCache = 2048;  // items
-constexpr std::int64_t kAhead = 24;          // ranks
+constexpr std::int64_t kBeyondCache = 2048;       // items
+constexpr std::int64_t kAhead = 2 * kCheckpoint;  // ranks
 
 // Adds rows from the tail of an order down to block `to`; leaves signs and checkpoints.
 template <class Row>
@@ -106,18 +109,23 @@ inline void scan_tail(const Instance& I, const NarrowWork& w, int g, std::int64_
   const bool request = I.n > kBeyondCache;
   D8 sum[Row::kVectors];
   clear_sums(sum);
-  std::int64_t end = I.n;
   for (std::int64_t block = (I.n - 1) / kCheckpoint; block >= to; --block) {
     const std::int64_t begin = block * kCheckpoint;
+    if (request && begin >= kAhead) {
+      request_rows<Row>(I, order, begin - kAhead, begin - kAhead + kCheckpoint);
+    }
     BlockSums<Row, 1> sums;
     sums.clear();
-    for (std::int64_t k = end - 1; k >= begin; --k) {
-      if (request && k >= kAhead) request_row<Row>(I, order[k - kAhead]);
-      sums.add(row_of<Row>(I, order[k]));
+    if (begin + kCheckpoint <= I.n) {
+#pragma GCC unroll 16
+      for (std::int64_t k = kCheckpoint - 1; k >= 0; --k) {
+        sums.add(row_of<Row>(I, order[begin + k]));
+      }
+    } else {
+      for (std::int64_t k = I.n - 1; k >= begin; --k) sums.add(row_of<Row>(I, order[k]));
     }
     w.signs[g][block] = sums.settle(sum);
     store_sums(w.checkpoints[g] + block * 8 * Row::kVectors, sum);
-    end = begin;
   }
 }
 
@@ -161,10 +169,11 @@ inline Front scan_front(const SweepParams& p, const Instance& I, const std::uint
     for (int v = 0; v < V; ++v) before[v] = sum[v];
     BlockSums<Row, -1> block;
     block.clear();
-    for (std::int64_t k = begin; k < begin + kCheckpoint; ++k) {
-      if (request && k + kAhead < I.n) request_row<Row>(I, order[k + kAhead]);
-      block.add(row_of<Row>(I, order[k]));
+    if (request && begin + kAhead + kCheckpoint <= I.n) {
+      request_rows<Row>(I, order, begin + kAhead, begin + kAhead + kCheckpoint);
     }
+#pragma GCC unroll 16
+    for (std::int64_t k = 0; k < kCheckpoint; ++k) block.add(row_of<Row>(I, order[begin + k]));
     if (!block.settle(sum)) continue;
     for (std::int64_t k = begin; k < begin + kCheckpoint; ++k) {
       D8 row[V];
