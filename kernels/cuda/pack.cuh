@@ -638,7 +638,6 @@ FAE_DEV void sweep_pack() {
     turn_to(state()->turn.row + 1);
   }
   write_pack_status<S>();
-  team().sync();
 }
 
 // Sweeps the turn's short instances.

@@ -486,7 +486,10 @@ __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER L
     if (has_invalid<false, S, Idx>()) {
       const View<S, Idx>& v = state.view;
       write_invalid<false>(launch, sizeof(S) == 8, v.b, v.t0, v.n, true);
-      if (team.leads()) kept.invalid = true;
+      if (team.leads()) {
+        kept = Facts{};
+        kept.invalid = true;
+      }
     } else {
       weigh<false, S, Idx>(kept.norm2);
       write_status(team, launch, state.view.b, state.facts.status);

@@ -590,8 +590,9 @@ FAE_NOINLINE __device__ void walk_far() {
   double* const after = carries + 3 * C;
   const Idx* order = v.orders;
   const auto item = [&](int t) { return static_cast<int>(order[anew(keep) != 0 ? t : n - 1 - t]); };
+  // What a step carries over is in the one of two halves that it does not read; the scan of the
+  // mass has the barriers that keep steps apart.
   for (int c = team.rank; c < C; c += team.size) carries[c] = 0;
-  team.sync();
   int event = keep != 0 ? n : -2, close = event, saved_base = 0;
   double mass_before = 0, saved_mass = 0;
   double* carry = carries;
@@ -652,7 +653,6 @@ FAE_NOINLINE __device__ void walk_far() {
     }
     mass_before += mass_here;
     carry = next;
-    team.sync();
   }
   const bool first_wins = anew(keep) != 0;
   event = first_wins ? team.min(event) : -team.min(-event);

@@ -233,6 +233,8 @@ EQUIVALENT: dict[str, str] = {
     "rankings.cuh, find_greedy: `team.sync()`, number 2, removed": MEETING,
     "sweep.cuh, open_instance: `team.sync()`, number 1, removed": MEETING,
     "sweep.cuh, take_instances: `team.sync()`, number 1, removed": MEETING,
+    "pack.cuh, open_pack: `team.sync()`, number 1, removed": MEETING,
+    "walk.cuh, walk_rankings: `team.sync()`, number 3, removed": MEETING,
     "sweep.cuh, sweep_warps: `team.sync()`, number 2, removed": MEETING,
     "sort.cuh, sort_orders: `team.sync()`, number 2, removed": (
         "equivalent here: swaps of neighbours one after the other are right in any order; at once "
@@ -249,7 +251,6 @@ EQUIVALENT: dict[str, str] = {
         "equivalent: sorts what place_orders then replaces"
     ),
     "walk.cuh, walk_chunk: `chunk < 8 ? 8 : chunk` becomes `chunk`": ROUNDING,
-    "facts.cuh, class_chunk: `chunk < 8` becomes `false`": ROUNDING,
     "rankings.cuh, erase_singles: `rounding < kSafeError * others` becomes `true`": (
         "equivalent up to some 10^5 items: what is left of a total that cancels is near a tie, and "
         "those are added up again"

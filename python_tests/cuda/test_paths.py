@@ -462,17 +462,21 @@ def test_more_ranks_than_a_thread_has_bits(cuda, C, keep, order):
             assert_close(run(cuda, p, 0), run(reference.BACKEND, p, 0))
 
 
-def test_a_flip_at_any_rank_of_a_long_order(cuda):
+@pytest.mark.parametrize("all_weigh", [False, True])
+def test_a_flip_at_any_rank_of_a_long_order(cuda, all_weigh):
     """Of 4,500 items that of rank r speaks for the label, three times the last, which does not."""
     use_device(3000)
     n = 4500
+    head, bias = [-1.0, 1, 0], [0, 0, 1e-4]
     for r in (0, 1, 403, 404, 2000, 4096, n - 3):
         values = {r: 3.0, n - 1: -1.0}
-        out = run(cuda, by_hand(n, values, [0.0, 1, 0], orders=[[]], all_weigh=True), 0)
-        # Label 1; without item r class 0 has 0, class 1 has -1.
+        p = by_hand(n, values, head, orders=[[]], bias=bias, all_weigh=all_weigh)
+        out = run(cuda, p, 0)
+        # Label 1; without item r class 0 leads, where nothing is left class 2 would.
         assert (out.label.item(), out.first_flip.item()) == (1, r + 1)
         assert (out.flip_label.item(), out.status.item()) == (0, 0)
-        assert out.removed_mass.item() == pytest.approx((r + 1) / n, abs=1e-12)
+        removed = (r + 1) / n if all_weigh else 0.5
+        assert out.removed_mass.item() == pytest.approx(removed, abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [16, 32, 64, 300])

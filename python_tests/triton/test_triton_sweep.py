@@ -49,6 +49,22 @@ def test_hand_worked_prefixes() -> None:
     assert (kept.first_flip.item(), kept.flip_label.item(), kept.removed_mass.item()) == (1, 1, 0.5)
 
 
+@pytest.mark.parametrize(("head", "first"), [([0.0, 1.0], 1), ([1.0, 0.0], 2)])
+def test_a_tie_is_the_lower_class(head: list[float], first: int) -> None:
+    """1 + 1 - 1, then 1 - 1, then -1: the tie flips to class 0, not from it."""
+
+    def change(tensors: dict[str, Tensor]) -> None:
+        tensors["values"][:, 0, 0] = torch.tensor([1.0, 1.0, -1.0])
+        tensors["attention"].fill_(1)
+        tensors["head_weight"][:, 0, 0] = torch.tensor(head)
+        tensors["head_bias"].zero_()
+        tensors["order"][:] = torch.arange(3)
+
+    given = problem([3], 1, 2, scores=False, rankings=(K.GIVEN_ORDER,), change=change)
+    out = run(given)
+    assert (out.first_flip.item(), out.minimal_size.item(), out.status.item()) == (first, first, 32)
+
+
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("scores", [False, True])
 def test_all_rankings_and_results(scores: bool, keep: bool) -> None:
