@@ -12,6 +12,7 @@ import torch
 from sweep_problems import DEVICE, EVERY, K, assert_as_reference, problem, run
 from torch import Tensor
 
+from fastattnerase.backends.base import Problem
 from fastattnerase.backends.triton import BACKEND
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NaN in the interpreter
@@ -49,20 +50,49 @@ def test_hand_worked_prefixes() -> None:
     assert (kept.first_flip.item(), kept.flip_label.item(), kept.removed_mass.item()) == (1, 1, 0.5)
 
 
-@pytest.mark.parametrize(("head", "first"), [([0.0, 1.0], 1), ([1.0, 0.0], 2)])
-def test_a_tie_is_the_lower_class(head: list[float], first: int) -> None:
-    """1 + 1 - 1, then 1 - 1, then -1: the tie flips to class 0, not from it."""
+def by_hand(
+    values: list[float], head: list[float], order: list[int] | None = None, keep: bool = False
+) -> Problem:
+    """One instance of items that weigh the same, each of one value, and no biases."""
 
     def change(tensors: dict[str, Tensor]) -> None:
-        tensors["values"][:, 0, 0] = torch.tensor([1.0, 1.0, -1.0])
+        tensors["values"][:, 0, 0] = torch.tensor(values)
         tensors["attention"].fill_(1)
         tensors["head_weight"][:, 0, 0] = torch.tensor(head)
         tensors["head_bias"].zero_()
-        tensors["order"][:] = torch.arange(3)
+        tensors["order"][:] = torch.tensor(order or range(len(values)))
 
-    given = problem([3], 1, 2, scores=False, rankings=(K.GIVEN_ORDER,), change=change)
-    out = run(given)
+    return problem(
+        [len(values)], 1, 2, scores=False, rankings=(K.GIVEN_ORDER,), keep=keep, change=change
+    )
+
+
+@pytest.mark.parametrize(("head", "first"), [([0.0, 1.0], 1), ([1.0, 0.0], 2)])
+def test_a_tie_is_the_lower_class(head: list[float], first: int) -> None:
+    """1 + 1 - 1, then 1 - 1, then -1: the tie flips to class 0, not from it."""
+    out = run(by_hand([1.0, 1.0, -1.0], head))
     assert (out.first_flip.item(), out.minimal_size.item(), out.status.item()) == (first, first, 32)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_tie_behind_the_first_flip_is_none(keep: bool) -> None:
+    """Erasing: sums 3, -1 (flips), 0, 1. Keeping: 1 (flips), 0, 1, 2."""
+    given = by_hand([1.0, -1, 1, 1] if keep else [4.0, -1, -1, 1], [1.0, -1.0], keep=keep)
+    few = replace(run(given), **{f"minimal_{x}": None for x in ("size", "flip_label", "order")})
+    few = replace(few, **{f"single_{x}": None for x in ("flip_label", "js", "drop")})
+    BACKEND.sweep(given, few)
+    assert (few.first_flip.item(), few.status.item()) == (1, 0)
+
+
+def test_everything_kept_is_the_label_whatever_the_order_rounds_to() -> None:
+    """2^53 + 1 - 2^53 + 3 - 3, each by 1/8: 0 by position, a tie; 3 first, every sum is above."""
+    given = by_hand(
+        [2.0**53, 1, -(2.0**53), 0, 3, -3, 0, 0], [0.0, 1], [4, 0, 2, 1, 3, 5, 6, 7], keep=True
+    )
+    out = run(given)
+    assert out.curve_decision[0, 8].item() == out.label.item()
+    # A GPU may add up in an order that is no tie; then class 1 is the label from the first item on.
+    assert out.first_flip.item() == (8 if out.label.item() == 0 else 1)
 
 
 @pytest.mark.parametrize("keep", [False, True])
