@@ -10,7 +10,8 @@ baseline on the engine's orders must equal the engine's outside near-ties, or th
 are medians of alternating calls with a pause before each. A baseline too slow for the whole set
 runs on the set's first instances and is scaled by the number of prefixes; its row says so. The
 batch is built and its values are in memory before the clock starts, for the engine as for the
-baselines; results are allocated inside.
+baselines; results are allocated inside. Rows (6) are run where `captum` and `quantus` are
+installed; the latter is no dependency of the tests, so `pip install quantus` first.
 """
 
 from __future__ import annotations
