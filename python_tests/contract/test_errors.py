@@ -146,6 +146,19 @@ def test_negative_weight_names_the_instance(runner: Runner) -> None:
         fae.erase_each(on(runner, weights=weights), backend=runner.name, validate=True)
 
 
+def test_what_was_changed_since_the_batch_was_made_is_checked_again(runner: Runner) -> None:
+    given = on(runner)
+    given.offsets[1] = 6
+    with pytest.raises(ValueError, match=r"offsets.*instance 1\b"):
+        fae.erase_each(given, backend=runner.name, validate=True)
+    given.offsets[1] = 2
+    given.weights[4] = -2
+    with pytest.raises(ValueError, match=r"weights(?=.*-2\b).*instance 1\b"):
+        fae.erase_each(given, backend=runner.name, validate=True)
+    given.weights[4] = 1
+    fae.erase_each(given, backend=runner.name, validate=True)
+
+
 def test_B11_S13_nan_ranking_scores_name_the_instance(runner: Runner) -> None:
     """B11, S13: no silent order for a NaN."""
     keys = torch.tensor([1.0, 2.0, 0.0, 1.0, float("nan"), 3.0], device=runner.device)
