@@ -1,17 +1,29 @@
 // Divergences of 16 distributions at a time from the original one, from their rows of lowered sums.
 //
-// Each row gives z_c - z_y = -(sum m'_c / A + L). Rows are rounded to float32 and become columns (a
-// transpose of 16 by 16, or of 16 by 8), and with q = softmax, m = (p + q) / 2
-//   JS = sum_c [p_c log p_c / 2 + q_c log q_c / 2 - m_c log m_c],   KL = sum_c q_c (log q_c - log
-//   p_c).
-// The terms of JS are never negative before rounding; log q_c costs no logarithm a class, log m_c
-// one. All logarithms are to base 2 until the end. Where some z_c exceeds z_y by more than 8, or
-// the survivors' mass is very small, float32 would be too coarse, and the rows are divided in
-// float64 and taken relative to their largest.
+// Each row gives z_c - z_y = -(sum m'_c / A + L). Rows are rounded to float32 and become columns.
+// All logarithms are to base 2 until the end. With e_c = 2^(z_c - z_y), S their sum, q = e / S,
+// m = (p + q) / 2 and H the entropy,
+//   2 JS = 2 H(m) - H(p) - H(q),   KL = -H(q) - sum_c q_c log p_c,
+//   H(q) = log S - sum_c e_c (z_c - z_y) / S:
+// an exponential and a logarithm a class, and none of them for e_y = 1.
+//
+// What is off, with u = 2^-24:
+//   - z_c - z_y by 4 u of itself, for which JS moves by less than a tenth of the difference between
+//     two classes: 1e-7 up to kCoarse. Beyond that, and where the survivors' mass is very small,
+//     rows are divided in float64 and taken relative to their largest.
+//   - H(q) by as much as S is above 1: rows with S above kLopsided are taken relative to about
+//     log S, so that the terms are those of an entropy. Sums of at most 16 terms that stay within
+//     [-4, 4]: 16 u on average, 1e-6 to base 2 and at the worst, of which JS takes a third.
+//   - log m by 4e-8 and its rounding, e by 6e-8 of itself and its rounding: 1e-7 at most.
+// The largest error seen is 4e-7 (JS, of 10 classes, logits up to +-30).
+//
+// The processor looks ahead by about 150 vector operations, fewer than a block of 16 prefixes
+// takes: exponentials of a block, columns of the next and logarithms of the block, among which the
+// rows of the next but one are summed, follow each other so that none waits for the one before.
 //
 // Ladder, JS of every prefix of four rankings on 2,000 instances of n~300, C = 10 (1 thread, ns a
 // prefix beyond the plain sweep): differences in float64, natural logarithms by a division 12.2;
-// differences in float32 after the transpose, base 2, table for the logarithm 9.2.
+// differences in float32 after the transpose, base 2, table for the logarithm 9.2; this 6.4.
 
 struct Divergences {
   F16 js, kl, label_probability;
@@ -19,26 +31,35 @@ struct Divergences {
 
 constexpr float kLightMass = 1e-30f;
 constexpr float kLog2E = 1.44269504f;
+constexpr double kLog2EDouble = 1.44269504088896340736;
 constexpr float kLn2 = 0.693147181f;
+constexpr float kFarthest = 110;  // z_c - z_y either way, for exp2_near
+constexpr float kCoarse = 3000;   // S
+constexpr float kLopsided = 20;   // S, above the 16 of 16 equal classes
 
-// To base 2: p, p log p, log p, z_c - z_y where nothing survives; and what margins are lowered by.
+// To base 2, in slots: a slot is a class, but the label's and the last class are exchanged.
 struct Original {
-  alignas(64) float p[16], p_log_p[16], log_p[16], bias[16];
-  float lowered;
+  alignas(64) float p[16], log_p[16];
+  alignas(64) float nothing[16];  // -(z_c - z_y + L) where nothing survives
+  float p_log_p;                  // the sum over the classes
+  float lowered;                  // -L
   bool light;  // some weight is so small that a sum of weights may round to nothing
+  bool steep;  // some z_c - z_y may be beyond kFarthest
 };
 
 inline void load_original(const SweepParams& p, const Instance& I, Original& o) {
-  constexpr double kToBase2 = 1.44269504088896340736;
+  double p_log_p = 0;
   for (std::int64_t c = 0; c < p.C; ++c) {
-    const double log_p = I.log_probability[c] * kToBase2;
+    const std::int64_t slot = c == I.label ? p.C - 1 : c == p.C - 1 ? I.label : c;
+    const double log_p = I.log_probability[c] * kLog2EDouble;
     const float probability = static_cast<float>(I.probability[c]);
-    o.p[c] = probability > 1e-37f ? probability : 1e-37f;  // so that log m is finite
-    o.p_log_p[c] = static_cast<float>(I.probability[c] * log_p);
-    o.log_p[c] = static_cast<float>(log_p);
-    o.bias[c] = static_cast<float>((I.bias[c] - I.bias[I.label]) * kToBase2);
+    o.p[slot] = probability > 1e-37f ? probability : 1e-37f;  // so that log m is finite
+    o.log_p[slot] = static_cast<float>(log_p);
+    o.nothing[slot] = static_cast<float>((I.bias[I.label] - I.bias[c] - I.lowering) * kLog2EDouble);
+    p_log_p += I.probability[c] * log_p;
   }
-  o.lowered = static_cast<float>(-I.lowering * kToBase2);
+  o.p_log_p = static_cast<float>(p_log_p);
+  o.lowered = static_cast<float>(-I.lowering * kLog2EDouble);
   D8 least = _mm512_set1_pd(1);
   for (std::int64_t i = 0; i < I.n; i += 8) {
     const D8 a = _mm512_maskz_loadu_pd(first_lanes8(I.n - i), I.a + i);
@@ -46,6 +67,8 @@ inline void load_original(const SweepParams& p, const Instance& I, Original& o) 
         _mm512_mask_min_pd(least, _mm512_cmp_pd_mask(a, _mm512_setzero_pd(), _CMP_GT_OQ), least, a);
   }
   o.light = _mm512_reduce_min_pd(least) < kLightMass;
+  // A mean of margins is at most twice the scale that the tolerance is a multiple of.
+  o.steep = !(I.tolerance * (2 * kLog2EDouble / kNearTieTolerance) < kFarthest);
 }
 
 // Sixteen rows of sums, rounded, as columns.
@@ -71,14 +94,14 @@ FAE_INLINE void columns_of_sums(const double* rows, std::int64_t C, F16 (&t)[16]
   }
 }
 
-// z_c - z_largest to base 2, divided in float64.
+// z_c - z_largest to base 2, divided in float64; not below -kFarthest.
 template <int V>
 inline __attribute__((noinline)) void fine_columns(const SweepParams& p, const Instance& I,
                                                    const double* rows, F16 (&t)[16]) {
   const __mmask8 label[2] = {static_cast<__mmask8>(I.label < 8 ? 1 << I.label : 0),
                              static_cast<__mmask8>(I.label >= 8 ? 1 << (I.label - 8) : 0)};
   const D8 lower = _mm512_set1_pd(-I.lowering);
-  const D8 to_base2 = _mm512_set1_pd(1.44269504088896340736);
+  const D8 to_base2 = _mm512_set1_pd(kLog2EDouble);
   for (int r = 0; r < 16; ++r) {
     const double* row = rows + r * 8 * V;
     const double mass = row[I.label];
@@ -98,112 +121,304 @@ inline __attribute__((noinline)) void fine_columns(const SweepParams& p, const I
     }
     const D8 high = _mm512_set1_pd(_mm512_reduce_max_pd(largest));
 #pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) z[v] = _mm512_mul_pd(_mm512_sub_pd(z[v], high), to_base2);
+    for (int v = 0; v < V; ++v) {
+      z[v] = _mm512_max_pd(_mm512_mul_pd(_mm512_sub_pd(z[v], high), to_base2),
+                           _mm512_set1_pd(-kFarthest));
+    }
     t[r] = join(z[0], z[1]);
   }
   transpose16(t);
 }
 
+// The divergences of 16 rows by steps, between which the caller may do something else. Arrays are
+// the caller's: among them members would not stay in registers.
+template <bool kWithKl>
+class Diverging {
+ public:
+  FAE_INLINE Diverging(const SweepParams& p, const Instance& I, const Original& o)
+      : o_(o), label_(I.label), last_(p.C - 1) {
+    const Log2Table& table = log2_table();
+    reciprocals_ = _mm512_load_ps(table.reciprocal);
+    logarithms_ = _mm512_load_ps(table.logarithm);
+  }
+
+  // Columns by class, which become columns by slot.
+  FAE_INLINE void take(F16 (&t)[16]) {
+    const F16 mass = t[label_];
+    const __mmask16 none = _mm512_cmp_ps_mask(mass, _mm512_setzero_ps(), _CMP_EQ_OQ);
+    t[label_] = t[last_];
+    per_mass_ = _mm512_div_ps(_mm512_set1_ps(kLog2E), mass);
+    from_ = _mm512_set1_ps(o_.lowered);
+    fine_ = o_.light && _mm512_cmp_ps_mask(mass, _mm512_set1_ps(kLightMass), _CMP_NGE_UQ) != 0;
+    if (none != 0) {
+      per_mass_ = _mm512_mask_mov_ps(per_mass_, none, _mm512_set1_ps(1.0f));
+      for (std::int64_t c = 0; c < last_; ++c) {
+        t[c] = _mm512_mask_mov_ps(t[c], none, _mm512_set1_ps(o_.nothing[c]));
+      }
+    }
+    if (o_.steep) {
+      F16 farthest = _mm512_setzero_ps();
+      for (std::int64_t c = 0; c < last_; ++c) {
+        const F16 z = _mm512_fnmadd_ps(t[c], per_mass_, from_);
+        farthest = _mm512_max_ps(farthest, _mm512_abs_ps(z));
+      }
+      fine_ |= _mm512_cmp_ps_mask(farthest, _mm512_set1_ps(kFarthest), _CMP_NLE_UQ) != 0;
+    }
+  }
+
+  // e by slot, and what its sums give; fine(t) puts fine columns in t.
+  template <class Fine>
+  FAE_INLINE void weigh(F16 (&t)[16], F16 (&e)[16], Fine fine) {
+    const F16 one = _mm512_set1_ps(1.0f);
+    own_ = _mm512_setzero_ps();
+    own_e_ = one;
+    if (__builtin_expect(fine_, 0)) take_fine(t, fine);
+    F16 sum, dot;
+    for (bool again = false;; again = true) {
+      sum = own_e_;
+      dot = _mm512_mul_ps(own_e_, own_);
+      if (kWithKl) cross_ = _mm512_mul_ps(own_e_, _mm512_set1_ps(o_.log_p[last_]));
+      for (std::int64_t c = 0; c < last_; ++c) {
+        const F16 z = _mm512_fnmadd_ps(t[c], per_mass_, from_);
+        e[c] = exp2_near(z);
+        sum = _mm512_add_ps(sum, e[c]);
+        dot = _mm512_fmadd_ps(e[c], z, dot);
+        if (kWithKl) cross_ = _mm512_fmadd_ps(e[c], _mm512_set1_ps(o_.log_p[c]), cross_);
+      }
+      const auto above = [&](float limit) __attribute__((always_inline)) {
+        return _mm512_cmp_ps_mask(sum, _mm512_set1_ps(limit), _CMP_NLE_UQ) != 0;
+      };
+      if (__builtin_expect(again || !above(kLopsided), 1)) break;
+      if (above(kCoarse)) {
+        take_fine(t, fine);
+      } else {
+        const F16 high = _mm512_getexp_ps(sum);
+        from_ = _mm512_sub_ps(from_, high);
+        own_ = _mm512_sub_ps(own_, high);
+        own_e_ = exp2_near(own_);
+      }
+    }
+    e[last_] = own_e_;
+    per_sum_ = _mm512_div_ps(one, sum);
+    const F16 log_sum = _mm512_add_ps(log2_of_half(sum, reciprocals_, logarithms_), one);
+    q_log_q_ = _mm512_fmsub_ps(dot, per_sum_, log_sum);
+  }
+
+  // The divergences; calls between() once a class.
+  template <class Between>
+  FAE_INLINE Divergences finish(const F16 (&e)[16], Between between) const {
+    const F16 zero = _mm512_setzero_ps();
+    F16 js = _mm512_set1_ps(o_.p_log_p);  // twice JS, yet without H(q)
+    for (std::int64_t c = 0; c <= last_; ++c) {
+      const F16 both = _mm512_fmadd_ps(e[c], per_sum_, _mm512_set1_ps(o_.p[c]));
+      js = _mm512_fnmadd_ps(both, log2_of_half(both, reciprocals_, logarithms_), js);
+      between();
+    }
+    js = _mm512_max_ps(_mm512_add_ps(js, q_log_q_), zero);
+    js = _mm512_mul_ps(js, _mm512_set1_ps(kLn2 / 2));
+    F16 kl = zero;
+    if (kWithKl) {
+      kl = _mm512_max_ps(_mm512_fnmadd_ps(cross_, per_sum_, q_log_q_), zero);
+      kl = _mm512_mul_ps(kl, _mm512_set1_ps(kLn2));
+    }
+    return {_mm512_min_ps(js, _mm512_set1_ps(kLog2Below)), kl, _mm512_mul_ps(own_e_, per_sum_)};
+  }
+
+ private:
+  template <class Fine>
+  FAE_INLINE void take_fine(F16 (&t)[16], Fine fine) {
+    fine(t);
+    own_ = t[label_];
+    own_e_ = exp2_near(own_);
+    t[label_] = t[last_];
+    per_mass_ = _mm512_set1_ps(-1.0f);
+    from_ = _mm512_setzero_ps();
+  }
+
+  const Original& o_;
+  const std::int64_t label_, last_;  // slot of the label
+  bool fine_;                        // whether to divide in float64 from the start
+  F16 reciprocals_, logarithms_;
+  F16 per_mass_, from_;    // z_c - z_y = from - t_c per_mass
+  F16 own_, own_e_;        // of the label
+  F16 per_sum_, q_log_q_;  // q_log_q: the sum over the classes, -H(q)
+  F16 cross_;              // sum of e_c log p_c
+};
+
 // Divergences from the rows and their columns; these are destroyed.
 template <int V, bool kWithKl>
 inline Divergences diverge_rows(const SweepParams& p, const Instance& I, const Original& o,
                                 const double* rows, F16 (&t)[16]) {
-  const F16 zero = _mm512_setzero_ps();
-  const F16 mass = t[I.label];
-  const __mmask16 none = _mm512_cmp_ps_mask(mass, zero, _CMP_EQ_OQ);
-  const __mmask16 little = _mm512_cmp_ps_mask(mass, _mm512_set1_ps(kLightMass), _CMP_NGE_UQ);
-  const F16 per_mass =
-      _mm512_maskz_div_ps(static_cast<__mmask16>(~none), _mm512_set1_ps(kLog2E), mass);
-  F16 high = zero;
-  for (std::int64_t c = 0; c < p.C; ++c) {
-    const F16 from = _mm512_mask_mov_ps(_mm512_set1_ps(o.lowered), none, _mm512_set1_ps(o.bias[c]));
-    t[c] = _mm512_fnmadd_ps(t[c], per_mass, from);
-    high = _mm512_max_ps(high, t[c]);
-  }
-  t[I.label] = zero;
-  if ((little != 0 && o.light) ||
-      _mm512_cmp_ps_mask(high, _mm512_set1_ps(8 * kLog2E), _CMP_NLE_UQ) != 0) {
-    fine_columns<V>(p, I, rows, t);
-    high = zero;
-  }
-  F16 q[16];
-  F16 sum = zero;
-  for (std::int64_t c = 0; c < p.C; ++c) {
-    t[c] = _mm512_sub_ps(t[c], high);
-    q[c] = exp2_float(t[c]);
-    sum = _mm512_add_ps(sum, q[c]);
-  }
-  const Log2Table& table = log2_table();
-  const F16 reciprocals = _mm512_load_ps(table.reciprocal);
-  const F16 logarithms = _mm512_load_ps(table.logarithm);
-  const F16 scale = _mm512_div_ps(_mm512_set1_ps(1.0f), sum);
-  const F16 log_sum =
-      _mm512_add_ps(log2_of_half(sum, reciprocals, logarithms), _mm512_set1_ps(1.0f));
-  F16 js = zero, kl = zero;  // twice JS
-  for (std::int64_t c = 0; c < p.C; ++c) {
-    const F16 qc = _mm512_mul_ps(q[c], scale);
-    const F16 log_q = _mm512_sub_ps(t[c], log_sum);
-    const F16 both = _mm512_add_ps(qc, _mm512_set1_ps(o.p[c]));
-    const F16 term = _mm512_fmadd_ps(qc, log_q, _mm512_set1_ps(o.p_log_p[c]));
-    const F16 log_m = log2_of_half(both, reciprocals, logarithms);
-    js = _mm512_add_ps(js, _mm512_fnmadd_ps(both, log_m, term));
-    if constexpr (kWithKl) {
-      kl = _mm512_fmadd_ps(qc, _mm512_sub_ps(log_q, _mm512_set1_ps(o.log_p[c])), kl);
-    }
-  }
-  js = _mm512_mul_ps(_mm512_max_ps(js, zero), _mm512_set1_ps(kLn2 / 2));
-  kl = _mm512_mul_ps(_mm512_max_ps(kl, zero), _mm512_set1_ps(kLn2));
-  return {_mm512_min_ps(js, _mm512_set1_ps(kLog2Below)), kl, _mm512_mul_ps(q[I.label], scale)};
+  F16 e[16];
+  Diverging<kWithKl> d(p, I, o);
+  d.take(t);
+  d.weigh(t, e, [&](F16(&columns)[16]) { fine_columns<V>(p, I, rows, columns); });
+  return d.finish(e, [] {});
 }
 
 inline bool wants_distances(const SweepParams& p) {
   return p.curve_js != nullptr || p.curve_kl != nullptr || p.curve_label_prob != nullptr;
 }
 
-// One ranking with its curves: 16 prefixes are summed into rows, then diverge together.
+// Sums of rows of 4 Q classes at most.
+template <int Q>
+struct QuadSums {
+  D8 low, high;
+  __m256d half;
+
+  FAE_INLINE void clear() {
+    low = high = _mm512_setzero_pd();
+    half = _mm256_setzero_pd();
+  }
+  FAE_INLINE void add(const double* row) {
+    if constexpr (Q >= 2) low = _mm512_add_pd(low, _mm512_load_pd(row));
+    if constexpr (Q == 4) high = _mm512_add_pd(high, _mm512_load_pd(row + 8));
+    if constexpr (Q % 2 == 1) half = _mm256_add_pd(half, _mm256_load_pd(row + 4 * (Q - 1)));
+  }
+  FAE_INLINE void round(float* to) const {
+    if constexpr (Q >= 2) _mm256_store_ps(to, _mm512_cvtpd_ps(low));
+    if constexpr (Q == 4) _mm256_store_ps(to + 8, _mm512_cvtpd_ps(high));
+    if constexpr (Q % 2 == 1) _mm_store_ps(to + 4 * (Q - 1), _mm256_cvtpd_ps(half));
+  }
+  // As a row, with zeros up to its end.
+  FAE_INLINE void store(double* row) const {
+    if constexpr (Q >= 2) _mm512_store_pd(row, low);
+    if constexpr (Q == 4) _mm512_store_pd(row + 8, high);
+    if constexpr (Q % 2 == 1) _mm512_store_pd(row + 4 * (Q - 1), _mm512_zextpd256_pd512(half));
+  }
+};
+
+// Sums of one ranking from its tail on, by blocks of 16 prefixes; rounded into `rows`, the
+// caller's.
+template <int V, int Q>
+struct CurveSums {
+  const Instance& I;
+  const NarrowWork& w;
+  const int g;
+  std::int64_t block, left;  // the block being summed, and how many of its prefixes are left
+  QuadSums<Q> sum;
+
+  // The last block, beginning with the prefix that leaves nothing.
+  FAE_INLINE void begin(float (&rows)[16][16]) {
+    sum.clear();
+    block = I.n / 16;
+    left = 16;
+    for (; 16 * block + left > I.n; --left) sum.round(rows[left - 1]);
+    complete(rows);
+  }
+  FAE_INLINE void next_block() { --block, left = block >= 0 ? 16 : 0; }
+  FAE_INLINE void step(float (&rows)[16][16]) {
+    --left;
+    sum.add(row_of<DoubleRow<V>>(I, w.orders[g][16 * block + left]));
+    sum.round(rows[left]);
+  }
+  FAE_INLINE void complete(float (&rows)[16][16]) {
+    if (block < 0) return;
+    while (left > 0) step(rows);
+    sum.store(w.checkpoints[g] + block * 8 * V);
+  }
+};
+
+template <int Q>
+FAE_INLINE void columns_of_rows(const float (&rows)[16][16], F16 (&t)[16]) {
+#pragma GCC unroll 4
+  for (int q = 0; q < Q; ++q) {
+    F16 x[4];  // in quarter L of x[k], row 4 L + k
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      x[k] = _mm512_castps128_ps512(_mm_load_ps(rows[k] + 4 * q));
+      x[k] = _mm512_mask_broadcast_f32x4(x[k], 0x00F0, _mm_load_ps(rows[k + 4] + 4 * q));
+      x[k] = _mm512_mask_broadcast_f32x4(x[k], 0x0F00, _mm_load_ps(rows[k + 8] + 4 * q));
+      x[k] = _mm512_mask_broadcast_f32x4(x[k], 0xF000, _mm_load_ps(rows[k + 12] + 4 * q));
+    }
+    transpose4(x, t + 4 * q);
+  }
+}
+
+// Fine columns of a block that has been summed before.
+template <int V>
+inline void sum_again(const SweepParams& p, const Instance& I, const NarrowWork& w, int g,
+                      std::int64_t block, F16 (&columns)[16]) {
+  constexpr std::int64_t kRow = 8 * V;
+  alignas(64) double rows[16 * kRow];
+  D8 sum[V];
+  clear_sums(sum);
+  const std::int64_t begin = 16 * block, end = begin + 16;
+  if (end < I.n) load_row<DoubleRow<V>>(w.checkpoints[g] + (block + 1) * kRow, sum);
+  for (std::int64_t k = end - 1; k >= begin; --k) {
+    if (k < I.n) add_row<DoubleRow<V>>(I, w.orders[g][k], sum);
+    store_sums(rows + (k - begin) * kRow, sum);
+  }
+  fine_columns<V>(p, I, rows, columns);
+}
+
+// One ranking: its distances from the original, its signs and checkpoints.
+template <int V, int Q, bool kWithKl>
+inline void draw_distances(const SweepParams& p, const Instance& I, const NarrowWork& w, int g,
+                           std::int64_t r, const Original& o) {
+  static_assert(kCheckpoint == 16, "a checkpoint and its sign for each block of prefixes");
+  const std::int64_t at = r * (p.T + p.B) + I.first + I.index;
+  const std::int64_t rows_a_class = (15 + p.C) / p.C;
+  alignas(64) float rows[16][16];
+  F16 t[16], e[16];
+  Diverging<kWithKl> d(p, I, o);
+  CurveSums<V, Q> sums{I, w, g, 0, 0, {}};
+  const auto take = [&]() __attribute__((always_inline)) {
+    columns_of_rows<Q>(rows, t);
+    F16 any = t[0];
+    for (std::int64_t c = 1; c < p.C; ++c) any = _mm512_or_ps(any, t[c]);
+    w.signs[g][sums.block] = _mm512_movepi32_mask(_mm512_castps_si512(any)) != 0;
+    d.take(t);
+    sums.next_block();
+  };
+  sums.begin(rows);
+  take();
+  sums.complete(rows);
+  for (std::int64_t block = I.n / 16; block >= 0; --block) {
+    d.weigh(t, e, [&](F16(&columns)[16]) { sum_again<V>(p, I, w, g, block, columns); });
+    if (block > 0) take();
+    Divergences result = d.finish(e, [&]() __attribute__((always_inline)) {
+      for (std::int64_t k = 0; k < rows_a_class && sums.left > 0; ++k) sums.step(rows);
+    });
+    sums.complete(rows);
+    if (block == 0) {  // nothing is erased: the original distribution itself
+      result.js = _mm512_maskz_mov_ps(0xFFFE, result.js);
+      result.kl = _mm512_maskz_mov_ps(0xFFFE, result.kl);
+      result.label_probability =
+          _mm512_mask_mov_ps(result.label_probability, 1, _mm512_set1_ps(o.p[p.C - 1]));
+    }
+    const __mmask16 lanes = first_lanes16(I.n + 1 - 16 * block);
+    const auto write = [&](void* to, F16 x) __attribute__((always_inline)) {
+      if (to != nullptr) _mm512_mask_storeu_ps(static_cast<float*>(to) + at + 16 * block, lanes, x);
+    };
+    write(p.curve_js, result.js);
+    write(p.curve_kl, result.kl);
+    write(p.curve_label_prob, result.label_probability);
+  }
+}
+
+// One ranking with its curves, its signs and checkpoints.
 template <int V>
 inline void scan_curves(const SweepParams& p, const Instance& I, const NarrowWork& w, int g,
                         std::int64_t r, const Original& o) {
-  const std::int64_t n = I.n;
-  const std::int64_t at = r * (p.T + p.B) + I.first + I.index;
-  const bool distances = wants_distances(p);
-  using Row = DoubleRow<V>;
-  static_assert(kCheckpoint == 16, "a checkpoint and its sign for each block of prefixes");
-  alignas(64) double rows[16 * 8 * V];
-  D8 sum[V];
-  clear_sums(sum);
-  for (std::int64_t k0 = n / 16 * 16; k0 >= 0; k0 -= 16) {
-    const std::int64_t count = n + 1 - k0 < 16 ? n + 1 - k0 : 16;
-    for (std::int64_t j = 15; j >= 0; --j) {
-      if (k0 + j < n) add_row<Row>(I, w.orders[g][k0 + j], sum);
-      store_sums(rows + j * 8 * V, sum);
+  if (p.curve_mass != nullptr) {
+    double* to = p.curve_mass + r * (p.T + p.B) + I.first + I.index;
+    double mass = 0;
+    for (std::int64_t k = I.n; k >= 0; --k) {
+      if (k < I.n) mass += I.a[w.orders[g][k]];
+      to[k] = mass;
     }
-    store_sums(w.checkpoints[g] + k0 / 16 * 8 * V, sum);
-    F16 t[16];
-    columns_of_sums<V>(rows, p.C, t);
-    F16 any = t[0];
-    for (std::int64_t c = 1; c < p.C; ++c) any = _mm512_or_ps(any, t[c]);
-    w.signs[g][k0 / 16] = _mm512_movepi32_mask(_mm512_castps_si512(any)) != 0;
-    if (p.curve_mass != nullptr) {
-      for (std::int64_t j = 0; j < count; ++j) {
-        p.curve_mass[at + k0 + j] = rows[j * 8 * V + I.label];
-      }
+  }
+  const auto draw = [&]<int Q>() {
+    if (p.curve_kl != nullptr) {
+      draw_distances<V, Q, true>(p, I, w, g, r, o);
+    } else {
+      draw_distances<V, Q, false>(p, I, w, g, r, o);
     }
-    if (!distances) continue;
-    Divergences d = p.curve_kl != nullptr ? diverge_rows<V, true>(p, I, o, rows, t)
-                                          : diverge_rows<V, false>(p, I, o, rows, t);
-    if (k0 == 0) {  // nothing is erased: the original distribution itself
-      d.js = _mm512_maskz_mov_ps(0xFFFE, d.js);
-      d.kl = _mm512_maskz_mov_ps(0xFFFE, d.kl);
-      d.label_probability =
-          _mm512_mask_mov_ps(d.label_probability, 1, _mm512_set1_ps(o.p[I.label]));
-    }
-    const __mmask16 lanes = first_lanes16(count);
-    const auto write = [&](void* to, F16 x) {
-      if (to != nullptr) _mm512_mask_storeu_ps(static_cast<float*>(to) + at + k0, lanes, x);
-    };
-    write(p.curve_js, d.js);
-    write(p.curve_kl, d.kl);
-    write(p.curve_label_prob, d.label_probability);
+  };
+  if (p.C <= 8 * V - 4) {
+    draw.template operator()<2 * V - 1>();
+  } else {
+    draw.template operator()<2 * V>();
   }
 }

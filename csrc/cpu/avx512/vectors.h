@@ -47,35 +47,54 @@ FAE_INLINE D8 exp_double(D8 x) {
   return _mm512_maskz_mov_pd(some, y);
 }
 
-// 2^x for x <= 0 in float, relative error about 1e-7; 0 far below. 2^r from its Taylor series to
-// the 6th power, |r| <= 1/2.
-FAE_INLINE F16 exp2_float(F16 x) {
-  x = _mm512_max_ps(x, _mm512_set1_ps(-160.0f));
-  const F16 n = _mm512_roundscale_ps(x, 8);
-  const F16 r = _mm512_sub_ps(x, n);
-  F16 y = _mm512_set1_ps(1.54035304e-4f);
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.33335581e-3f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(9.61812911e-3f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(5.55041087e-2f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(2.40226507e-1f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(6.93147181e-1f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f));
-  return _mm512_scalef_ps(y, n);
+// 2^x for |x| <= 126 in float, relative error below 2e-7: x = n + j / 32 + r, |r| <= 1/64, from
+// adding a number so large that its last bit is worth 1/32. A table gives 2^(j / 32), an addition
+// to the exponent 2^n, and a polynomial of least error, 5.3e-8 relative, 2^r.
+struct Exp2Table {
+  alignas(64) std::uint32_t bits[32];  // of the power, less what j adds to the exponent's place
+};
+
+constexpr Exp2Table kExp2Table = [] {
+  Exp2Table table{};
+  double power = 1.00000000043;  // the polynomial's constant
+  for (std::uint32_t j = 0; j < 32; ++j) {
+    table.bits[j] = __builtin_bit_cast(std::uint32_t, static_cast<float>(power)) - (j << 18);
+    power *= 1.02189714865411667823;  // 2^(1/32)
+  }
+  return table;
+}();
+
+FAE_INLINE F16 exp2_near(F16 x) {
+  const F16 large = _mm512_set1_ps(0x1.8p18f);
+  const F16 y = _mm512_add_ps(x, large);
+  const F16 r = _mm512_sub_ps(x, _mm512_sub_ps(y, large));
+  const U16 bits = _mm512_castps_si512(y);  // the low ones: 32 n + j
+  const U16 fraction = _mm512_permutex2var_epi32(_mm512_load_si512(kExp2Table.bits), bits,
+                                                 _mm512_load_si512(kExp2Table.bits + 16));
+  const F16 power = _mm512_castsi512_ps(_mm512_add_epi32(fraction, _mm512_slli_epi32(bits, 18)));
+  const F16 slope =
+      _mm512_fmadd_ps(r, _mm512_set1_ps(2.40224746e-1f), _mm512_set1_ps(6.93157343e-1f));
+  return _mm512_fmadd_ps(_mm512_mul_ps(power, r), slope, power);
 }
 
+// 2^x for x <= 0, 2^-126 below that.
+FAE_INLINE F16 exp2_float(F16 x) { return exp2_near(_mm512_max_ps(x, _mm512_set1_ps(-126.0f))); }
+
 // log2 of x / 2 for normal x > 0 in float, error about 1e-7: x = 2^e m, m in [1, 2). The leading
-// four bits of m choose u near 1 / m and log2(1 / u) - 1; then log2(m u) of |m u - 1| <= 1/32 by
-// its series to the 4th power, which leaves 1e-8. No division.
+// four bits of m choose u near 1 / m and log2(1 / u) - 1; then log2(m u) of |m u - 1| <= 1/33 by a
+// polynomial of least error, 3.8e-8. No division.
 struct Log2Table {
   alignas(64) float reciprocal[16], logarithm[16];
 };
 
 inline const Log2Table& log2_table() {
   static const Log2Table table = [] {
+    constexpr double kConstant = 3.80e-8;  // the polynomial's
     Log2Table t;
     for (int i = 0; i < 16; ++i) {
       t.reciprocal[i] = static_cast<float>(1 / (1 + (i + 0.5) / 16));
-      t.logarithm[i] = static_cast<float>(-log2(static_cast<double>(t.reciprocal[i])) - 1);
+      t.logarithm[i] =
+          static_cast<float>(-log2(static_cast<double>(t.reciprocal[i])) - 1 + kConstant);
     }
     return t;
   }();
@@ -84,13 +103,14 @@ inline const Log2Table& log2_table() {
 
 FAE_INLINE F16 log2_of_half(F16 x, F16 reciprocals, F16 logarithms) {
   const U16 index = _mm512_srli_epi32(_mm512_castps_si512(x), 19);  // the low four bits count
-  const F16 m = _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src);
-  const F16 r = _mm512_fmsub_ps(m, _mm512_permutexvar_ps(index, reciprocals), _mm512_set1_ps(1.0f));
+  const U16 m = _mm512_ternarylogic_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x007FFFFF),
+                                          _mm512_set1_epi32(0x3F800000), 0xEA);  // (x & a) | b
+  const F16 r = _mm512_fmsub_ps(_mm512_castsi512_ps(m), _mm512_permutexvar_ps(index, reciprocals),
+                                _mm512_set1_ps(1.0f));
   const F16 whole = _mm512_add_ps(_mm512_getexp_ps(x), _mm512_permutexvar_ps(index, logarithms));
-  F16 y = _mm512_set1_ps(-3.60673760e-1f);
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(4.80898347e-1f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(-7.21347520e-1f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.44269504f));
+  F16 y = _mm512_set1_ps(4.81296098e-1f);
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(-7.21678908e-1f));
+  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.44269492f));
   return _mm512_fmadd_ps(y, r, whole);
 }
 
