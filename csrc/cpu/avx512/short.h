@@ -23,10 +23,11 @@
 // Ladder, four rankings of 50,000 instances of about 7 items, C = 5 (one thread, ns an instance
 // without the projection): one instance at a time, in registers, with reductions across lanes and
 // loops over its items 260; in blocks of 8, instances in the lanes only of what is per instance,
-// sorting networks, rows of 4 classes 155; all instances in the lanes 115.
+// sorting networks, rows of 4 classes 155; all instances in the lanes, runs of 1,024 items 115;
+// runs of 4,096, which leave fewer lanes empty, 100.
 
 constexpr std::int64_t kShort = 16;     // items
-constexpr std::int64_t kRun = 1024;     // items, or instances, projected together
+constexpr std::int64_t kRun = 4096;     // items, or instances, projected together
 constexpr std::int64_t kRunItems = 64;  // longer instances are projected alone
 constexpr std::int64_t kRunPitch = kRun + 16;
 constexpr int kLanes = 16;  // instances
@@ -446,8 +447,9 @@ FAE_INLINE U16 ordered_words(D8 x) {
 // Keys of all items, as words; those of absent items are below all others.
 template <class Key>
 FAE_INLINE void keep_keys(Block& B, Key key) {
+  const std::int64_t items = B.items;
   const U16 least = _mm512_set1_epi64(static_cast<long long>(1ull << 63));
-  for (std::int64_t i = 0; i < B.items; ++i) {
+  for (std::int64_t i = 0; i < items; ++i) {
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
       _mm512_store_si512(B.keys[i] + 8 * h,
@@ -495,10 +497,11 @@ inline __attribute__((noinline)) void make_keys(const SweepParams& p, Block& B, 
 // Every second addition is a multiply-add, which other pipes do.
 template <int G, bool kFirst>
 inline __attribute__((noinline)) void scan_slots(Block& B, std::int64_t slot) {
+  const std::int64_t items = B.items;
   const U16 one = _mm512_set1_epi32(1);
   F16 unit = _mm512_set1_ps(1.0f);
   loaded(unit);
-  for (std::int64_t i = 0; i < B.items; i += 2) {
+  for (std::int64_t i = 0; i < items; i += 2) {
     U16 key[2][2], behind[2];
     F16 own[2][G], sum[2][G];
 #pragma GCC unroll 2
@@ -540,7 +543,7 @@ inline __attribute__((noinline)) void scan_slots(Block& B, std::int64_t slot) {
     for (std::int64_t j = 0; j < i; ++j) {
       compare(j, [](U16 a, U16 b) { return _mm512_cmplt_epi64_mask(a, b); });
     }
-    for (std::int64_t j = i + 2; j < B.items; ++j) {
+    for (std::int64_t j = i + 2; j < items; ++j) {
       compare(j, [](U16 a, U16 b) { return _mm512_cmple_epi64_mask(a, b); });
     }
 #pragma GCC unroll 2
@@ -551,7 +554,7 @@ inline __attribute__((noinline)) void scan_slots(Block& B, std::int64_t slot) {
       if (!kFirst) least = _mm512_min_ps(least, _mm512_load_ps(B.least[i + u]));
       _mm512_store_ps(B.least[i + u], least);
       if (!kFirst) continue;
-      const U16 others = _mm512_set1_epi32(static_cast<int>(B.items - 1));
+      const U16 others = _mm512_set1_epi32(static_cast<int>(items - 1));
       _mm512_store_si512(B.ranks[i + u], _mm512_sub_epi32(others, behind[u]));
     }
   }
@@ -577,12 +580,13 @@ inline void write_positions(const Block& B, std::int64_t* to) {
 // First flips of ranking r.
 template <int S>
 inline __attribute__((noinline)) void resolve(const SweepParams& p, Block& B, std::int64_t r) {
+  const std::int64_t items = B.items;
   const std::int64_t others = slots<S>(p);
   const F16 zero = _mm512_setzero_ps();
   const U16 label = _mm512_load_si512(B.label), bias_label = _mm512_load_si512(B.bias_label);
   const U16 never = _mm512_set1_epi32(-1);
   U16 first = _mm512_set1_epi32(kShort + 1);
-  for (std::int64_t i = 0; i < B.items; ++i) {
+  for (std::int64_t i = 0; i < items; ++i) {
     const __mmask16 negative = _mm512_cmp_ps_mask(_mm512_load_ps(B.least[i]), zero, _CMP_LT_OQ);
     first = _mm512_mask_min_epi32(first, negative, first, _mm512_load_si512(B.ranks[i]));
   }
@@ -590,7 +594,7 @@ inline __attribute__((noinline)) void resolve(const SweepParams& p, Block& B, st
   U16 last = _mm512_load_si512(B.n);
   if (B.any_massless) {
     last = _mm512_setzero_si512();
-    for (std::int64_t i = 0; i < B.items; ++i) {
+    for (std::int64_t i = 0; i < items; ++i) {
       const __mmask16 some = B.present[i] & inverse(B.massless[i]);
       last = _mm512_mask_max_epi32(
           last, some, last, _mm512_add_epi32(_mm512_load_si512(B.ranks[i]), _mm512_set1_epi32(1)));
@@ -602,7 +606,7 @@ inline __attribute__((noinline)) void resolve(const SweepParams& p, Block& B, st
   F16 sums[S > 0 ? S : 15];
 #pragma GCC unroll 4
   for (std::int64_t s = 0; s < others; ++s) sums[s] = zero;
-  for (std::int64_t i = 0; i < B.items; ++i) {
+  for (std::int64_t i = 0; i < items; ++i) {
     const __mmask16 erased = _mm512_cmplt_epi32_mask(_mm512_load_si512(B.ranks[i]), cut);
     const __mmask16 survive = inverse(erased);
     surviving = _mm512_mask_add_ps(surviving, survive, surviving, _mm512_load_ps(B.weight[i]));
@@ -706,10 +710,10 @@ inline std::int64_t project_run(const SweepParams& p, const float* packed_weight
   }
   if (to == b) return b;
   alignas(64) float converted[16 * kMaxSpan];
-  memset(run.columns, 0, kRunPitch * sizeof *run.columns);  // class 0
-  const Projection out{packed_weights, run.columns, kRunPitch, converted, run.norm2};
-  project_columns_for(p.C)(p, out, p.offsets[b], p.offsets[to], 0);
   const std::int64_t first = p.offsets[b], items = p.offsets[to] - first;
+  memset(run.columns, 0, (items + 16) * sizeof *run.columns);  // class 0
+  const Projection out{packed_weights, run.columns, kRunPitch, converted, run.norm2};
+  project_columns_for(p.C)(p, out, first, first + items, 0);
   if (p.attention_dtype == kFloat32 && p.attention_stride_t == 1) {
     memcpy(run.scores, static_cast<const float*>(p.attention) + first, items * sizeof *run.scores);
   } else {

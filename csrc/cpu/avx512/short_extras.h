@@ -10,8 +10,8 @@
 //     instances; its size is read off their running sums. The order by the winner's margins is
 //     ranked like any other.
 // Times of 50,000 instances of about 7 items, C = 5, four rankings, as multiples of the plain sweep
-// (one thread), the narrow way (of its own plain sweep, 20.9 ms) and this one (10.9 ms): JS curves
-// 3.3 and 1.95, single items 2.7 and 1.36, the minimal set with its order 3.3 and 1.27.
+// (one thread), the narrow way (of its own plain sweep, 20.9 ms) and this one (10.3 ms): JS curves
+// 3.3 and 1.9, single items 2.7 and 1.4, the minimal set with its order 3.3 and 1.3.
 
 template <int S>
 struct Extras {
