@@ -418,22 +418,26 @@ def test_the_minimal_set_is_never_empty(cuda, shared):
     assert out.minimal_order[0].item() == 127
 
 
+@pytest.mark.parametrize("wants", [CURVES, 0], ids=["curves", "plain"])
+@pytest.mark.parametrize("D", [4, 132])  # a lane a row, a group of lanes a row
 @pytest.mark.parametrize(
     ("values", "bias"), [([0.0, 0.0], [1.0, 1.000002]), ([1e-23, -0.999999e-23], [0.0, 0.0])]
 )
-def test_near_ties_by_biases_and_by_values_whose_squares_vanish(cuda, values, bias):
+def test_near_ties_by_biases_and_by_values_whose_squares_vanish(cuda, values, bias, D, wants):
     """Two sums nearer to each other than 3e-6 of the largest bias, of the largest norm."""
-    rows = [[x, 0, 0, 0] for x in values]
-    p = by_hand(2, rows, [[1.0, 0, 0, 0], [-1, 0, 0, 0]], bias=bias)
-    assert run(cuda, p, 0).status.item() == 32
+    rest = [0.0] * (D - 1)
+    rows = [[x, *rest] for x in values]
+    p = by_hand(2, rows, [[1.0, *rest], [-1.0, *rest]], orders=[[]], bias=bias)
+    assert run(cuda, p, wants).status.item() == 32
 
 
-def test_a_near_tie_of_the_first_launch_is_kept_by_the_second(cuda):
+@pytest.mark.parametrize("wants", [CURVES, 0], ids=["curves", "plain"])
+def test_a_near_tie_of_the_first_launch_is_kept_by_the_second(cuda, wants):
     """Of 201 orders the first leaves -1 + 1; the others leave 3 - 1, 3."""
     rest = [[2, 1]] * 200
     for first, status in (([], 32), ([2, 1], 0)):
         p = by_hand(3, [3.0, -1, 1], [1.0, -1], orders=[first, *rest])
-        assert run(cuda, p, 0).status.item() == status
+        assert run(cuda, p, wants).status.item() == status
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -703,9 +707,10 @@ def test_rows_longer_than_a_float32_sum_may_span(cuda):
     assert_close(run(cuda, p), run(reference.BACKEND, p))
 
 
-def test_no_float32_sum_spans_more_than_128_features(cuda):
-    """1 and 65,535 times 2^-25, which vanish beside it."""
-    p = problem([1], 65_536, 2, (RankingKind.ATTENTION,))
+@pytest.mark.parametrize("D", [16_384, 65_536])
+def test_no_float32_sum_spans_more_than_128_features(cuda, D):
+    """1 and D - 1 times 2^-25, which vanish beside it."""
+    p = problem([1], D, 2, (RankingKind.ATTENTION,))
     p.values.fill_(2.0**-25)
     p.values[0, 0, 0] = 1
     p.head_weight[0].fill_(1)
@@ -713,7 +718,7 @@ def test_no_float32_sum_spans_more_than_128_features(cuda):
     p.head_bias.zero_()
     logits = run(cuda, p, CURVES).curve_logits
     assert logits is not None
-    assert logits[0, 0, 0].item() == pytest.approx(1 + 65_535 * 2.0**-25, abs=130 * 2.0**-25)
+    assert logits[0, 0, 0].item() == pytest.approx(1 + (D - 1) * 2.0**-25, abs=130 * 2.0**-25)
 
 
 def test_instances_that_a_warp_takes_together(cuda):
