@@ -10,8 +10,8 @@ baseline on the engine's orders must equal the engine's outside near-ties, or th
 are medians of alternating calls with a pause before each. A baseline too slow for the whole set
 runs on the set's first instances and is scaled by the number of prefixes; its row says so. The
 batch is built and its values are in memory before the clock starts, for the engine as for the
-baselines; results are allocated inside. Rows (6) are run where `captum` and `quantus` are
-installed; the latter is no dependency of the tests, so `pip install quantus` first.
+baselines; results are allocated inside. A row repeats the sweep with a bias that keeps every
+decision, since rankings that flip late or never take longer.
 """
 
 from __future__ import annotations
@@ -178,6 +178,7 @@ TORCH = "(4) torch: project, sort, suffix sums"
 COMPILED = "(5) torch.compile of (4)"
 CAPTUM = "(6) captum FeatureAblation"
 QUANTUS = "(6) Quantus PixelFlipping"
+STEADY = "sweep, no decision ever flips"
 EXTRAS: dict[str, dict[str, Any]] = {
     "sweep + JS curves": {"curves": ("js",)},
     "sweep + singles": {"single": True},
@@ -213,9 +214,11 @@ def measure_set(
     extras = {SWEEP: many(engine.sweep)}
     for what, wanted in EXTRAS.items():
         extras[what] = many(lambda wanted=wanted: engine.sweep(**wanted))
-        extras[what]()
+    extras[STEADY] = many(Engine(data.biased(), engine.backend).sweep)
+    for function in extras.values():
+        function()
     times = alternate(extras, repeats)
-    for what in EXTRAS:
+    for what in (*EXTRAS, STEADY):
         table.add(what, times[what] / calls)
         table.rows[-1]["relative_to_sweep"] = times[what] / times[SWEEP]
     if data.items < 100:
