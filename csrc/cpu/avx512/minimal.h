@@ -15,7 +15,6 @@
 constexpr int kParts = 2;
 constexpr double kLargeParts[kParts] = {1.0 / 8, 1.0 / 64};  // of the largest margin
 constexpr double kFloatError = 0.2;                          // of a margin in float, in tolerances
-constexpr double kHuge = 1e300;
 constexpr double kEnoughMass = 1.0 / 1024;  // of survivors, to be had by a difference
 
 // Extremes of the rows of lowered margins, by class.
@@ -106,7 +105,12 @@ inline std::int64_t large_items(const Instance& I, std::int64_t c, double limit,
   return m;
 }
 
-// The sum of all margins against c.
+// The sum of all margins against c, from the lowered rows.
+inline double total_of_rows(const Instance& I, std::int64_t c) {
+  return I.row_sum[c] + I.lowering * I.row_sum[I.label];
+}
+
+// The same summed anew, for comparisons between classes whose sums are equal.
 inline double total_margin(const Instance& I, std::int64_t c) {
   const ClassMargins margins(I, c);
   D8 sum = _mm512_setzero_pd();
@@ -183,7 +187,7 @@ inline void erase_largest(double total, double tolerance, const double* margins,
 inline Erased erase_all(const Instance& I, std::int64_t c, const NarrowWork& w,
                         const SortBuffers& pairs, std::uint32_t* order) {
   sort_by_margin(I, c, w, pairs, order);
-  return {Erased::kUnclear, 0, I.with_mass, -kHuge, order, nullptr};
+  return {Erased::kUnclear, 0, I.with_mass, -kInf, order, nullptr};
 }
 
 // The set of class c, if it has at most `most` items, from the margins beyond parts of the largest,
@@ -192,7 +196,7 @@ inline Erased erase_class(const Instance& I, std::int64_t c, double largest, std
                           const NarrowWork& w, const SortBuffers& pairs, int* part) {
   std::uint32_t* items = reinterpret_cast<std::uint32_t*>(w.words);
   std::uint32_t* ranks = items + I.n + 16;
-  const double total = I.row_sum[c] + I.lowering * I.row_sum[I.label];
+  const double total = total_of_rows(I, c);
   const double error = kFloatError * I.tolerance;
   const ClassMargins margins(I, c);
   Erased erased{Erased::kNotYet, 0, 0, 0, ranks, items};
@@ -304,8 +308,7 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
       part = kParts - 1;
       erased = erase_all(I, c, w, pairs, order);
       sorted = c;
-      erase_largest(I.row_sum[c] + I.lowering * I.row_sum[I.label], I.tolerance, w.keys, most,
-                    erased);
+      erase_largest(total_of_rows(I, c), I.tolerance, w.keys, most, erased);
     }
     if (erased.outcome == Erased::kTooMany) continue;
     if (erased.outcome == Erased::kUnclear) {
