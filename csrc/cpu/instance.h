@@ -27,6 +27,7 @@ struct Instance {
   std::int64_t label;            // -1 where it is not defined
   std::int64_t bias_label;       // argmax(b)
   std::int64_t with_mass;        // number of items of positive weight
+  double head_norm;              // max_c ||W_c||
   double tolerance;              // of near-ties, per unit of mass
   bool any_bad, bad_bias, underflow;  // any_bad: an item or the bias
   bool invalid;
@@ -34,6 +35,7 @@ struct Instance {
   // margins in `rows`.
   bool narrow;
   bool compact;           // whether these are floats
+  bool bounded;           // whether norm2 and with it the tolerance are upper bounds
   double lowering;        // what margins in rows are lowered by, per unit of mass
   double slack;           // error of sums of rows
   double least;           // of the weights that are not zero
@@ -330,11 +332,12 @@ inline void project_rows(const SweepParams& p, Instance& I, std::int64_t begin, 
   }
 }
 
-// The largest norm, read again where its float32 square is not one.
-inline double largest_norm(const SweepParams& p, const Instance& I) {
+// The largest norm of an item, or a bound of it; read again where its float32 square is not one.
+inline double largest_norm(const SweepParams& p, Instance& I) {
   double norm2 = 0;
   for (std::int64_t s = 0; s * kSlice < I.n; ++s) norm2 = I.norm2[s] > norm2 ? I.norm2[s] : norm2;
   if (I.columns == nullptr || (norm2 > 1e-30 && norm2 < 1e37)) return sqrt(norm2);
+  I.bounded = false;
   norm2 = 0;
   float x[kMaxSpan];
   for (std::int64_t i = 0; i < I.n; ++i) {
@@ -347,4 +350,13 @@ inline double largest_norm(const SweepParams& p, const Instance& I) {
     norm2 = sum > norm2 ? sum : norm2;
   }
   return sqrt(norm2);
+}
+
+inline double tolerance_of(const SweepParams& p, const Instance& I, double norm) {
+  double largest_bias = 0;
+  for (std::int64_t c = 0; c < p.C; ++c) {
+    const double size = I.bias[c] < 0 ? -I.bias[c] : I.bias[c];
+    largest_bias = size > largest_bias ? size : largest_bias;
+  }
+  return kNearTieTolerance * (norm * I.head_norm + largest_bias);
 }

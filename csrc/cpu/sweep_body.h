@@ -233,10 +233,11 @@ inline void originate(const Context& c, char* shared, char* work) {
   const SweepParams& p = c.p;
   Instance& I = instance_at(shared);
   if (I.invalid) return;
+  I.head_norm = c.max_head_norm;
 #if defined(FAE_NARROW)
   if (I.narrow) {
-    if (originate_narrow(c, I, work)) return;
-    I.narrow = false;
+    if (originate_narrow(p, I, work)) return;
+    I.narrow = I.bounded = false;
     I.label = -1;
     project_rows(p, I, 0, I.n);
   }
@@ -258,15 +259,12 @@ inline void originate(const Context& c, char* shared, char* work) {
     for (std::int64_t i = 0; i < I.n; ++i) add(plain, I, i, j.state);
     plain_logits(plain, I, j.state, j.logits);
     I.label = 0;
-    double largest_bias = 0;
     for (std::int64_t k = 0; k < p.C; ++k) {
       if (j.logits[k] > j.logits[I.label]) I.label = k;
-      const double size = I.bias[k] < 0 ? -I.bias[k] : I.bias[k];
-      largest_bias = size > largest_bias ? size : largest_bias;
     }
     for (std::int64_t k = 0; k < p.C; ++k) j.relative[k] = j.logits[k] - j.logits[I.label];
     softmax(j.relative, p.C, I.probability, I.log_probability);
-    I.tolerance = kNearTieTolerance * (largest_norm(p, I) * c.max_head_norm + largest_bias);
+    I.tolerance = tolerance_of(p, I, largest_norm(p, I));
     // The compared sums of k = 0, in position order.
     const StateShape shape = state_shape(p, I);
     clear(shape, j.state);
@@ -406,6 +404,7 @@ inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, 
       if (I.narrow) {
         I.columns = run.columns + (p.offsets[b] - run_first);
         I.pitch = kRunPitch;
+        I.bounded = false;
         for (std::int64_t i = 0; i < I.n; ++i) {
           const float norm2 = run.norm2[p.offsets[b] - run_first + i];
           if (i == 0 || norm2 > I.norm2[0]) I.norm2[0] = norm2;

@@ -143,8 +143,8 @@ inline void sort_by_margin(const Instance& I, std::int64_t c, const NarrowWork& 
     const D8 key = _mm512_mask_mov_pd(margins.at(i, a), without_mass(I, i), _mm512_set1_pd(-kInf));
     _mm512_mask_storeu_pd(w.keys + i, lanes, key);
   }
-  approximate_keys(w.keys, I.n, w.approximate);
-  sort_items({w.keys, nullptr, w.approximate, w.packed, pairs}, I.n, order);
+  const KeyRange range = approximate_keys(w.keys, I.n, w.approximate);
+  sort_items({w.keys, nullptr, w.approximate, range, w.packed, pairs}, I.n, order);
 }
 
 // The largest margins against a class, w.keys[ranks[k]] for rank k, and what they tell of its set.
@@ -216,8 +216,8 @@ inline Erased erase_class(const Instance& I, std::int64_t c, double largest, std
       return erased;
     }
     if (rest >= 0 && more > 0) continue;
-    approximate_keys(w.keys, erased.count, w.approximate);
-    sort_items({w.keys, nullptr, w.approximate, w.packed, pairs}, erased.count, ranks);
+    const KeyRange range = approximate_keys(w.keys, erased.count, w.approximate);
+    sort_items({w.keys, nullptr, w.approximate, range, w.packed, pairs}, erased.count, ranks);
     erase_largest(total, I.tolerance, w.keys, most, erased);
     if (erased.outcome != Erased::kNotYet) return erased;
   }
@@ -272,7 +272,7 @@ inline bool below_near(const Instance& I, std::int64_t c, const NarrowWork& w, c
 
 // Leaves the ranking `minimal` in `order` where it is wanted; it is scratch anyway.
 template <class Row>
-inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, const Instance& I,
+inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, Instance I,
                                                         const NarrowWork& w,
                                                         const SortBuffers& pairs, bool with_order,
                                                         std::uint32_t* order) {
@@ -312,6 +312,7 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, co
     }
     if (erased.outcome == Erased::kTooMany) continue;
     if (erased.outcome == Erased::kUnclear) {
+      if (I.bounded) I = with_exact_tolerance(p, I);
       Below below;
       bool settled = below_near(I, c, w, erased, &below);
       if (!settled && sorted != c) {

@@ -134,6 +134,7 @@ inline bool load_narrow(const SweepParams& p, Instance& I) {
                           _mm512_mul_pd(_mm512_maskz_loadu_pd(lanes, I.a + i), per_sum));
   }
   I.with_mass = n - absent;
+  I.bounded = accumulators(p.C) >= kFewestBounded && n * p.D <= kMostBounded;
   const D8 smallest =
       p.is_scores ? exp_double(_mm512_set1_pd(least - largest)) : _mm512_set1_pd(least);
   I.least = _mm512_cvtsd_f64(_mm512_mul_pd(smallest, per_sum));
@@ -144,10 +145,11 @@ inline void project_narrow(const SweepParams& p, Instance& I, std::int64_t begin
                            std::int64_t end) {
   alignas(64) float converted[16 * kMaxSpan];
   const Projection out{I.packed_weights, I.columns, I.pitch, converted, nullptr};
+  const ProjectColumns project = project_columns_for(p.C, I.bounded);
   memset(I.columns + begin, 0, (end - begin) * sizeof *I.columns);  // class 0
   for (std::int64_t i = begin; i < end; i += kSlice) {
     const std::int64_t to = i + kSlice < end ? i + kSlice : end;
-    I.norm2[i / kSlice] = project_columns_for(p.C)(p, out, I.first + i, I.first + to, i);
+    I.norm2[i / kSlice] = project(p, out, I.first + i, I.first + to, i);
   }
 }
 
@@ -172,8 +174,39 @@ inline void weighted_sums(const Instance& I, std::int64_t c, double* to) {
   for (int g = 0; g < G; ++g) to[g] = _mm512_reduce_add_pd(_mm512_add_pd(sum[g], more[g]));
 }
 
+// The instance with the tolerance itself instead of a bound of it. What is clear by the bound is
+// clear; sums within it are judged anew.
+inline __attribute__((noinline)) Instance with_exact_tolerance(const SweepParams& p,
+                                                               const Instance& I) {
+  Instance exact = I;
+  exact.bounded = false;
+  if (!I.bounded) return exact;
+  float converted[kMaxSpan];
+  double largest = 0;
+  for (std::int64_t i = 0; i < I.n; ++i) {
+    F16 sum = _mm512_setzero_ps();
+    for (std::int64_t d = 0; d < p.D; d += kMaxSpan) {
+      const std::int64_t span = p.D - d < kMaxSpan ? p.D - d : kMaxSpan;
+      const std::int64_t at = (I.first + i) * p.values_stride_t + d;
+      const float* x = static_cast<const float*>(p.values) + at;
+      if (p.values_dtype != kFloat32) {
+        load_elements(p.values, p.values_dtype, at, 1, span, converted);
+        x = converted;
+      }
+      for (std::int64_t j = 0; j < span; j += 16) {
+        const F16 part = _mm512_maskz_loadu_ps(first_lanes16(span - j), x + j);
+        sum = _mm512_fmadd_ps(part, part, sum);
+      }
+    }
+    const double norm2 = _mm512_reduce_add_ps(sum);
+    largest = norm2 > largest ? norm2 : largest;
+  }
+  exact.tolerance = tolerance_of(p, I, sqrt(largest));
+  return exact;
+}
+
 // Label, probabilities, tolerance; false where the general way is needed.
-inline bool originate_label(const SweepParams& p, double max_head_norm, Instance& I) {
+inline bool originate_label(const SweepParams& p, Instance& I) {
   const std::int64_t C = p.C;
   if (I.bad_bias) return false;
   alignas(64) double z[16];
@@ -192,16 +225,13 @@ inline bool originate_label(const SweepParams& p, double max_head_norm, Instance
     if (!is_finite(z[c])) return false;
   }
   I.label = 0;
-  double largest_bias = 0;
   for (std::int64_t c = 0; c < C; ++c) {
     if (z[c] > z[I.label]) I.label = c;
-    const double size = I.bias[c] < 0 ? -I.bias[c] : I.bias[c];
-    largest_bias = size > largest_bias ? size : largest_bias;
   }
   const double top = z[I.label];
-  const double size = largest_norm(p, I) * max_head_norm;
-  if (!(size < kMostContribution)) return false;
-  I.tolerance = kNearTieTolerance * (size + largest_bias);
+  const double norm = largest_norm(p, I);
+  if (!(norm * I.head_norm < kMostContribution)) return false;
+  I.tolerance = tolerance_of(p, I, norm);
   for (std::int64_t c = C; c < 16; ++c) z[c] = -kInf;
   D8 q[2], relative[2];
   for (int k = 0; k < 2; ++k) {
@@ -216,11 +246,17 @@ inline bool originate_label(const SweepParams& p, double max_head_norm, Instance
     _mm512_mask_storeu_pd(I.log_probability + 8 * k, lanes,
                           _mm512_sub_pd(relative[k], _mm512_set1_pd(log_sum)));
   }
+  double least = kInf;
   for (std::int64_t c = 0; c < C; ++c) {
     I.row_sum[c] = (top - z[c]) * total;  // yet to be lowered
-    if (c != I.label && I.row_sum[c] < I.tolerance * total * (1 + 1e-9)) I.status |= kNearTie;
+    if (c != I.label && I.row_sum[c] < least) least = I.row_sum[c];
   }
   I.row_sum[I.label] = total;
+  const double above = total * (1 + 1e-9);
+  if (least < I.tolerance * above) {
+    I = with_exact_tolerance(p, I);
+    if (least < I.tolerance * above) I.status |= kNearTie;
+  }
   return true;
 }
 

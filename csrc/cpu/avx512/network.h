@@ -13,10 +13,15 @@
 
 constexpr std::int64_t kNetworkItems = 1024;
 
+struct KeyRange {
+  std::uint32_t least, largest;
+};
+
 struct KeySort {
   const double* exact;         // [n] or null: keys are words, ranking descending
   const std::uint64_t* words;  // [n] or null
   std::uint32_t* approximate;  // [n + 16] ascending; destroyed
+  KeyRange range;              // of these
   std::uint32_t* packed;       // [max(n, kNetworkItems) + 16]
   SortBuffers pairs;
 };
@@ -195,15 +200,8 @@ inline __attribute__((noinline)) void repair(const KeySort& s, std::uint32_t* or
 // Up to 1,024 items: pack, sort, unpack, repair.
 inline void network_sort(const KeySort& s, std::int64_t n, std::uint32_t* order) {
   const std::int64_t vectors = (n + 15) / 16;
-  U16 low = _mm512_set1_epi32(-1), high = _mm512_setzero_si512();
-  for (std::int64_t v = 0; v < vectors; ++v) {
-    const __mmask16 lanes = first_lanes16(n - 16 * v);
-    const U16 x = _mm512_maskz_loadu_epi32(lanes, s.approximate + 16 * v);
-    low = _mm512_mask_min_epu32(low, lanes, low, x);
-    high = _mm512_max_epu32(high, x);
-  }
-  const std::uint32_t least = _mm512_reduce_min_epu32(low);
-  const std::uint32_t range = _mm512_reduce_max_epu32(high) - least;
+  const std::uint32_t least = s.range.least;
+  const std::uint32_t range = s.range.largest - least;
   const int position_bits = n <= 16 ? 4 : 32 - __builtin_clz(static_cast<std::uint32_t>(n - 1));
   const int key_bits = range == 0 ? 0 : 32 - __builtin_clz(range);
   const int drop = key_bits > 32 - position_bits ? key_bits - (32 - position_bits) : 0;
@@ -343,8 +341,9 @@ inline void sort_items(const KeySort& s, std::int64_t n, std::uint32_t* order) {
 
 // Approximate keys of float64 keys that rank descending: inverted order-preserving float32 bits,
 // NaN first.
-inline void approximate_keys(const double* keys, std::int64_t n, std::uint32_t* approximate) {
+inline KeyRange approximate_keys(const double* keys, std::int64_t n, std::uint32_t* approximate) {
   const U16 all_but_sign = _mm512_set1_epi32(0x7FFFFFFF);
+  U16 least = _mm512_set1_epi32(-1), largest = _mm512_setzero_si512();
   for (std::int64_t i = 0; i < n; i += 16) {
     const F16 x = join(_mm512_maskz_loadu_pd(first_lanes8(n - i), keys + i),
                        _mm512_maskz_loadu_pd(first_lanes8(n - i - 8), keys + i + 8));
@@ -353,15 +352,24 @@ inline void approximate_keys(const double* keys, std::int64_t n, std::uint32_t* 
     // Ascending order of -x: positive numbers are inverted below the sign bit.
     const U16 word = _mm512_xor_si512(bits, _mm512_andnot_si512(sign, all_but_sign));
     const __mmask16 number = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
-    _mm512_mask_storeu_epi32(approximate + i, first_lanes16(n - i),
-                             _mm512_maskz_mov_epi32(number, word));
+    const __mmask16 lanes = first_lanes16(n - i);
+    const U16 key = _mm512_maskz_mov_epi32(number, word);
+    least = _mm512_mask_min_epu32(least, lanes, least, key);
+    largest = _mm512_mask_max_epu32(largest, lanes, largest, key);
+    _mm512_mask_storeu_epi32(approximate + i, lanes, key);
   }
+  return {_mm512_reduce_min_epu32(least), _mm512_reduce_max_epu32(largest)};
 }
 
 // Random keys rank descending by all 64 bits.
-inline void approximate_words(const std::uint64_t* words, std::int64_t n,
-                              std::uint32_t* approximate) {
+inline KeyRange approximate_words(const std::uint64_t* words, std::int64_t n,
+                                  std::uint32_t* approximate) {
+  KeyRange range{0xFFFFFFFF, 0};
   for (std::int64_t i = 0; i < n; ++i) {
-    approximate[i] = ~static_cast<std::uint32_t>(words[i] >> 32);
+    const std::uint32_t key = ~static_cast<std::uint32_t>(words[i] >> 32);
+    approximate[i] = key;
+    range.least = key < range.least ? key : range.least;
+    range.largest = key > range.largest ? key : range.largest;
   }
+  return range;
 }

@@ -5,9 +5,10 @@
 // Mapping: 16 items in the lanes of one vector, K = C - 1 accumulators, but three at least. Four
 // features of 16 rows arrive as 128-bit pieces, are transposed inside the quarters of four vectors
 // (8 shuffles), and meet weights that are broadcast from memory by the multiply-add itself: 4 K
-// multiply-adds, plus 4 for the norms. Traffic: the values once; contributions leave as K streams
-// of 16 floats, class by class. Memory: the 16 interleaved row streams defeat the hardware's
-// prefetcher, so that what follows is requested explicitly, three times, ever nearer.
+// multiply-adds, plus 4 for the norms, or 1 for a bound of them. Traffic: the values once;
+// contributions leave as K streams of 16 floats, class by class. Memory: the 16 interleaved row
+// streams defeat the hardware's prefetcher, so that what follows is requested explicitly, three
+// times, ever nearer.
 //   1. Of every page, one word is loaded, kPages bytes ahead. Requests do not wait for a page's
 //      translation but are dropped; a load waits, while the multiply-adds go on.
 //   2. Lines into the second cache, in address order, kFar bytes ahead.
@@ -18,11 +19,16 @@
 // Ladder, sweeps of the set `transformer` of benchmarks/run.py, D = 768, C = 2 (1 thread, ms):
 // requests alone, in blocks of rows 20; pages loaded, requests by bytes 15.9; three accumulators
 // instead of one 14.5. `flan_imdb`, D = 100, C = 10: 27 to 31 as the pages lie; pages loaded 26.8;
-// relative to class 0 25.3.
+// relative to class 0 25.3; much later, at 22.3, bounds instead of norms 21.3.
 
 // Where the norms do not keep contributions within this, one may overflow float32 though its
 // difference from another's does not: the general way tells.
 constexpr double kMostContribution = 1e37;
+
+// Bounds pay where multiply-adds are what the loop waits for, and where the values are still in the
+// cache when a sum near a tie wants the norms after all.
+constexpr std::int64_t kFewestBounded = 8;        // accumulators
+constexpr std::int64_t kMostBounded = 256 << 10;  // values of an instance
 
 constexpr std::int64_t kFar = 20 << 10;
 constexpr std::int64_t kPages = kFar + (16 << 10);
@@ -77,9 +83,10 @@ FAE_INLINE void load_columns(const Rows& rows, const char* const (&quarter)[4], 
   transpose4(r, x);
 }
 
-// Adds `span` features, packed weights [span, K], to the accumulators. A step of four features uses
-// 256 bytes of the block; as many are requested.
-template <int K, bool kFull>
+// Adds `span` features, packed weights [span, K], to the accumulators, and to `norm2` squares of
+// which four times are between the squared norm and four times as much. A step of four features
+// uses 256 bytes of the block; as many are requested.
+template <int K, bool kFull, bool kBound>
 FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t span, F16 (&s)[K],
                            F16& norm2) {
   const char* quarter[4];
@@ -112,7 +119,14 @@ FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t 
       for (int c = 0; c < K; ++c) {
         s[c] = _mm512_fmadd_ps(x[k], _mm512_set1_ps(weights[k * K + c]), s[c]);
       }
-      norm2 = _mm512_fmadd_ps(x[k], x[k], norm2);
+      if (!kBound) norm2 = _mm512_fmadd_ps(x[k], x[k], norm2);
+    }
+    if (kBound) {
+      constexpr int kLargerSize = 11;  // of two numbers the size of the larger
+      const F16 a = _mm512_range_ps(x[0], x[1], kLargerSize);
+      const F16 b = _mm512_range_ps(x[2], x[3], kLargerSize);
+      const F16 largest = _mm512_range_ps(a, b, kLargerSize);
+      norm2 = _mm512_fmadd_ps(largest, largest, norm2);
     }
     weights += 4 * K;
   }
@@ -138,8 +152,8 @@ struct Projection {
   float* norm2;      // [pitch] squared norm of each item, or null
 };
 
-// One block of up to 16 items; returns their squared norms.
-template <int K, bool kFull>
+// One block of up to 16 items; returns their squared norms, or bounds of them.
+template <int K, bool kFull, bool kBound>
 FAE_INLINE F16 project_block(const SweepParams& p, const Projection& out, std::int64_t first,
                              std::int64_t valid, std::int64_t column) {
   const std::int64_t bytes = p.values_dtype == kFloat32 ? 4 : 2;
@@ -164,7 +178,7 @@ FAE_INLINE F16 project_block(const SweepParams& p, const Projection& out, std::i
     }
 #pragma GCC unroll 16
     for (int c = 0; c < K; ++c) s[c] = _mm512_setzero_ps();
-    accumulate<K, kFull>(rows, out.weights + d * K, span, s, norm2);
+    accumulate<K, kFull, kBound>(rows, out.weights + d * K, span, s, norm2);
     if (p.D <= kMaxSpan) break;
 #pragma GCC unroll 16
     for (int c = 0; c < K; ++c) {
@@ -178,23 +192,27 @@ FAE_INLINE F16 project_block(const SweepParams& p, const Projection& out, std::i
     if (p.D > kMaxSpan) s[c] = join(low[c], high[c]);
     _mm512_storeu_ps(out.contributions + (c + 1) * out.pitch + column, s[c]);
   }
+  constexpr float kRounding = 1e-4f;
+  if (kBound) norm2 = _mm512_mul_ps(norm2, _mm512_set1_ps(4 + kRounding));
   if (out.norm2 != nullptr) _mm512_storeu_ps(out.norm2 + column, norm2);
   return norm2;
 }
 
-// Items [begin, end) of the batch to columns `column` …; returns the largest squared norm. Whole
-// blocks are written: the columns have room for 15 more.
-template <int K>
+// Items [begin, end) of the batch to columns `column` …; returns the largest squared norm, or a
+// bound of it, at most four times as much. Whole blocks are written: the columns have room for 15
+// more.
+template <int K, bool kBound>
 inline float project_columns(const SweepParams& p, const Projection& out, std::int64_t begin,
                              std::int64_t end, std::int64_t column) {
   F16 largest = _mm512_setzero_ps();
   std::int64_t i = begin;
   for (; i + 16 <= end; i += 16) {
-    largest = _mm512_max_ps(largest, project_block<K, true>(p, out, i, 16, column + i - begin));
+    largest =
+        _mm512_max_ps(largest, project_block<K, true, kBound>(p, out, i, 16, column + i - begin));
   }
   if (i < end) {
-    largest =
-        _mm512_max_ps(largest, project_block<K, false>(p, out, i, end - i, column + i - begin));
+    largest = _mm512_max_ps(
+        largest, project_block<K, false, kBound>(p, out, i, end - i, column + i - begin));
   }
   return _mm512_reduce_max_ps(largest);
 }
@@ -202,13 +220,19 @@ inline float project_columns(const SweepParams& p, const Projection& out, std::i
 using ProjectColumns = float (*)(const SweepParams&, const Projection&, std::int64_t, std::int64_t,
                                  std::int64_t);
 
-inline ProjectColumns project_columns_for(std::int64_t C) {
+inline ProjectColumns project_columns_for(std::int64_t C, bool bounded) {
   static constexpr ProjectColumns kTable[] = {
-      project_columns<3>,  project_columns<4>,  project_columns<5>,  project_columns<6>,
-      project_columns<7>,  project_columns<8>,  project_columns<9>,  project_columns<10>,
-      project_columns<11>, project_columns<12>, project_columns<13>, project_columns<14>,
-      project_columns<15>};
-  return kTable[accumulators(C) - kFewest];
+      project_columns<3, false>,  project_columns<4, false>,  project_columns<5, false>,
+      project_columns<6, false>,  project_columns<7, false>,  project_columns<8, false>,
+      project_columns<9, false>,  project_columns<10, false>, project_columns<11, false>,
+      project_columns<12, false>, project_columns<13, false>, project_columns<14, false>,
+      project_columns<15, false>};
+  static constexpr ProjectColumns kBounded[] = {
+      project_columns<8, true>,  project_columns<9, true>,  project_columns<10, true>,
+      project_columns<11, true>, project_columns<12, true>, project_columns<13, true>,
+      project_columns<14, true>, project_columns<15, true>};
+  const std::int64_t K = accumulators(C);
+  return bounded ? kBounded[K - kFewestBounded] : kTable[K - kFewest];
 }
 
 inline void pack_weights(const SweepParams& p, float* packed) {

@@ -277,9 +277,8 @@ inline ExactSums exact_tail(const SweepParams& p, const Instance& I, const std::
 // The flip of a ranking whose first negative lowered sum, in block `block`, is near a tie or
 // without mass. Long instances are walked only in the blocks with a negative sum; nothing elsewhere
 // can flip or be near.
-inline __attribute__((noinline)) Flip resolve_exactly(const SweepParams& p, const Instance& I,
-                                                      const NarrowWork& w, int g,
-                                                      std::int64_t block) {
+inline __attribute__((noinline)) Flip walk_exactly(const SweepParams& p, const Instance& I,
+                                                   const NarrowWork& w, int g, std::int64_t block) {
   constexpr std::int64_t kWorthIt = 64;  // items
   constexpr int kRounds = 4;
   const std::uint32_t* order = w.orders[g];
@@ -305,6 +304,13 @@ inline __attribute__((noinline)) Flip resolve_exactly(const SweepParams& p, cons
     return flip;
   }
   return exact_scan(p, I, order);
+}
+
+inline Flip resolve_exactly(const SweepParams& p, const Instance& I, const NarrowWork& w, int g,
+                            std::int64_t block) {
+  const Flip flip = walk_exactly(p, I, w, g, block);
+  if (!flip.near || !I.bounded) return flip;
+  return walk_exactly(p, with_exact_tolerance(p, I), w, g, block);
 }
 
 template <class Row>

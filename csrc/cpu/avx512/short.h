@@ -713,7 +713,7 @@ inline std::int64_t project_run(const SweepParams& p, const float* packed_weight
   const std::int64_t first = p.offsets[b], items = p.offsets[to] - first;
   memset(run.columns, 0, (items + 16) * sizeof *run.columns);  // class 0
   const Projection out{packed_weights, run.columns, kRunPitch, converted, run.norm2};
-  project_columns_for(p.C)(p, out, first, first + items, 0);
+  project_columns_for(p.C, false)(p, out, first, first + items, 0);
   if (p.attention_dtype == kFloat32 && p.attention_stride_t == 1) {
     memcpy(run.scores, static_cast<const float*>(p.attention) + first, items * sizeof *run.scores);
   } else {

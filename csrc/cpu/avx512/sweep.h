@@ -1,9 +1,8 @@
 // The narrow sweep put together: what sweep_body.h calls for instances that take this way.
 
 // From weights and columns to everything the rankings share; false where the general way is needed.
-inline bool originate_narrow(const Context& c, Instance& I, char* work_memory) {
-  const SweepParams& p = c.p;
-  if (!originate_label(p, c.max_head_norm, I)) return false;
+inline bool originate_narrow(const SweepParams& p, Instance& I, char* work_memory) {
+  if (!originate_label(p, I)) return false;
   // The smallest weight times what matters beside it must be a normal float by far.
   I.compact = p.C > 8 && !wants_curves(p) && I.least * I.tolerance > 1e-36 && I.tolerance < 1e30;
   const Wanted want = wanted(p);
@@ -53,8 +52,8 @@ inline Error rank_narrow(const SweepParams& p, const Instance& I, std::int64_t r
     case kRandom: {
       const std::uint64_t stream = random_stream(p.seed, row, p.ids[I.index]);
       for (std::int64_t i = 0; i < n; ++i) w.words[i] = random_key(stream, i);
-      approximate_words(w.words, n, w.approximate);
-      sort_items({nullptr, w.words, w.approximate, w.packed, general.sort}, n, order);
+      const KeyRange range = approximate_words(w.words, n, w.approximate);
+      sort_items({nullptr, w.words, w.approximate, range, w.packed, general.sort}, n, order);
       return {};
     }
     case kLeaveOneOut:
@@ -82,8 +81,8 @@ inline Error rank_narrow(const SweepParams& p, const Instance& I, std::int64_t r
       keys = general.keys;
     }
   }
-  approximate_keys(keys, n, w.approximate);
-  sort_items({keys, nullptr, w.approximate, w.packed, general.sort}, n, order);
+  const KeyRange range = approximate_keys(keys, n, w.approximate);
+  sort_items({keys, nullptr, w.approximate, range, w.packed, general.sort}, n, order);
   return {};
 }
 

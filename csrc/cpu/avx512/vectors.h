@@ -20,31 +20,48 @@ FAE_INLINE F16 join(D8 low, D8 high) {
 }
 
 // exp(x) for x <= 0, error below 2 units in the last place; 0 for -inf.
-// x = n log 2 + r, |r| <= log(2) / 2; exp(r) from its Taylor series to the 13th power.
+// x = (16 n + j) log 2 / 16 + r, |r| <= log(2) / 32; 2^(j / 16) from a table, exp(r) from its
+// Taylor series to the 7th power.
+struct ExpTable {
+  alignas(64) double power[16];
+};
+
+constexpr ExpTable kExpTable = {{
+    1.0,
+    0x1.0b5586cf9890fp+0,
+    0x1.172b83c7d517bp+0,
+    0x1.2387a6e756238p+0,
+    0x1.306fe0a31b715p+0,
+    0x1.3dea64c123422p+0,
+    0x1.4bfdad5362a27p+0,
+    0x1.5ab07dd485429p+0,
+    0x1.6a09e667f3bcdp+0,
+    0x1.7a11473eb0187p+0,
+    0x1.8ace5422aa0dbp+0,
+    0x1.9c49182a3f090p+0,
+    0x1.ae89f995ad3adp+0,
+    0x1.c199bdd85529cp+0,
+    0x1.d5818dcfba487p+0,
+    0x1.ea4afa2a490dap+0,
+}};
+
 FAE_INLINE D8 exp_double(D8 x) {
-  const D8 n = _mm512_roundscale_pd(_mm512_mul_pd(x, _mm512_set1_pd(1.44269504088896340736)), 8);
-  D8 r = _mm512_fnmadd_pd(n, _mm512_set1_pd(6.93147180369123816490e-01), x);
-  r = _mm512_fnmadd_pd(n, _mm512_set1_pd(1.90821492927058770002e-10), r);
-  constexpr double kFactorial[] = {1.0 / 6227020800.0,
-                                   1.0 / 479001600.0,
-                                   1.0 / 39916800.0,
-                                   1.0 / 3628800.0,
-                                   1.0 / 362880.0,
-                                   1.0 / 40320.0,
-                                   1.0 / 5040.0,
-                                   1.0 / 720.0,
-                                   1.0 / 120.0,
-                                   1.0 / 24.0,
-                                   1.0 / 6.0,
-                                   0.5,
-                                   1.0,
-                                   1.0};
+  const D8 least = _mm512_set1_pd(-1000), large = _mm512_set1_pd(0x1.8p52);
+  const D8 bounded = _mm512_max_pd(x, least);
+  const D8 shifted = _mm512_fmadd_pd(bounded, _mm512_set1_pd(16 * 1.44269504088896340736), large);
+  const D8 n = _mm512_sub_pd(shifted, large);
+  D8 r = _mm512_fnmadd_pd(n, _mm512_set1_pd(6.93147180369123816490e-01 / 16), bounded);
+  r = _mm512_fnmadd_pd(n, _mm512_set1_pd(1.90821492927058770002e-10 / 16), r);
+  constexpr double kFactorial[] = {1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0,
+                                   1.0 / 6.0,    0.5,         1.0};
   D8 y = _mm512_set1_pd(kFactorial[0]);
-#pragma GCC unroll 16
-  for (int k = 1; k < 14; ++k) y = _mm512_fmadd_pd(y, r, _mm512_set1_pd(kFactorial[k]));
-  y = _mm512_scalef_pd(y, n);
-  const __mmask8 some = _mm512_cmp_pd_mask(x, _mm512_set1_pd(-kInf), _CMP_NEQ_OQ);
-  return _mm512_maskz_mov_pd(some, y);
+#pragma GCC unroll 8
+  for (int k = 1; k < 7; ++k) y = _mm512_fmadd_pd(y, r, _mm512_set1_pd(kFactorial[k]));
+  const D8 power =
+      _mm512_permutex2var_pd(_mm512_load_pd(kExpTable.power), _mm512_castpd_si512(shifted),
+                             _mm512_load_pd(kExpTable.power + 8));
+  y = _mm512_fmadd_pd(_mm512_mul_pd(power, r), y, power);
+  return _mm512_scalef_pd(y, _mm512_mul_pd(n, _mm512_set1_pd(1.0 / 16)));
 }
 
 // 2^x for |x| <= 126 in float, relative error below 2e-7: x = n + j / 32 + r, |r| <= 1/64, from
