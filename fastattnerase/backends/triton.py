@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -53,12 +53,9 @@ def _interpreting() -> bool:
 
 def _guard(device: torch.device) -> AbstractContextManager[Any]:
     """Launch on the tensors' device; in the interpreter NaN and infinity need no warning."""
-    stack = ExitStack()
     if device.type == "cuda":
-        stack.enter_context(torch.cuda.device(device))
-    else:
-        stack.enter_context(numpy.errstate(all="ignore"))
-    return stack
+        return torch.cuda.device(device)
+    return numpy.errstate(all="ignore")
 
 
 def _aligned(values: Tensor) -> Tensor:
@@ -127,7 +124,7 @@ class TritonBackend:
             offsets, _ = _safe_offsets(problem.offsets, len(problem.values))
             for h in range(problem.values.shape[1]):
                 head = pooled[:, h]  # [M, D]
-                part = head if head.is_contiguous() else torch.empty_like(head).contiguous()
+                part = head if head.is_contiguous() else head.new_empty(head.shape)
                 values = problem.values[:, h]  # [T, D]
                 _kernel("pooled").pooled_prefixes(
                     values if values.stride(1) == 1 else values.contiguous(),
@@ -189,9 +186,9 @@ class _Sweep:
         self._original()
         self._singles()
         self._gradients()
+        if self._wants_minimal or RankingKind.MINIMAL in self.problem.rankings:
+            self._minimal()
         self._rank()
-        if self._wants_minimal:
-            self.minimal_order  # noqa: B018 - computing it fills the results
         if self.problem.rankings:
             self._prefixes()
 
@@ -259,11 +256,10 @@ class _Sweep:
         """All orders: what has keys is sorted, consecutive rows in one launch."""
         problem, out = self.problem, self.out
         kinds, args = problem.rankings, problem.ranking_args
-        random = RankingKind.RANDOM
         for begin, end in _runs(
             len(kinds), lambda row: kinds[row] == kinds[row - 1] and args[row] == args[row - 1] + 1
         ):
-            if kinds[begin] == random:
+            if kinds[begin] == RankingKind.RANDOM:
                 _kernel("random_keys").random_keys(
                     problem.ids, self.offsets, self.keys[begin:end], problem.seed, args[begin]
                 )
@@ -292,13 +288,13 @@ class _Sweep:
             elif kind == RankingKind.MINIMAL:
                 self.order[row].copy_(self.minimal_order)
 
-    @cached_property
-    def minimal_order(self) -> Tensor:
-        """The order of the minimal set [T]; finding it fills the minimal results too."""
+    def _minimal(self) -> None:
+        """The minimal set: its order [T], which rankings may want, and its results."""
         out, label = self.out, self.out.label
         order = out.minimal_order
         if order is None:
             order = self._new((self.num_items,), torch.int64)
+        self.minimal_order = order
         classes = self.num_classes
         code = torch.full_like(label, _NEVER * classes + classes)  # [B], size * C + class
         nearest = torch.full_like(label, _NEVER)  # [B]
@@ -335,7 +331,6 @@ class _Sweep:
         if self._wants_minimal:
             last = torch.where(found, size, self.positive)  # [B]
             out.status.bitwise_or_((usable & (nearest <= last)) * int(Status.NEAR_TIE))
-        return order
 
     def _minimal_rows(self, count: int, first: int, pick: Tensor | None = None) -> Tensor:
         """Orders [count, T] by the margins of the other classes from `first` on, or of `pick`."""

@@ -69,16 +69,15 @@ inline Needs find_needs(const SweepParams& p, std::int64_t row0, int R) {
   if (p.values_dtype != kFloat64 && p.D <= kFloatSpan && p.D * bytes % 16 == 0) {
     needs.stage = stage_bytes(p.C, bytes);
   }
-  bool minimal = wants_minimal(p);
+  needs.minimal = wants_minimal(p);
   for (std::int64_t r = row0; r < row0 + R; ++r) {
     const std::int32_t kind = p.rankings[r];
     needs.renormalized |= kind == kRenormalizedGradient;
     needs.gradient |= kind == kGradient || kind == kProduct || kind == kRenormalizedGradient;
     needs.js |= kind == kLeaveOneOut;
     needs.drop |= kind == kLeaveOneOutDrop;
-    minimal |= kind == kMinimal;
+    needs.minimal |= kind == kMinimal;
   }
-  needs.minimal = minimal;
   needs.singles = wants_singles(p) || needs.js || needs.drop;
   needs.logits = p.curve_logits != nullptr;
   needs.divergence =
@@ -136,7 +135,6 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, std::int64_t row0
   l.needs = find_needs(p, row0, l.R);
   const Needs& needs = l.needs;
   const int real = sizeof(S);
-  const std::int64_t team = kBlockArena;
   const std::int64_t small = std::min<std::int64_t>(
       device.shared_per_multiprocessor / kSmallBlocks - 1024, device.shared_per_block);
   const std::int64_t warps = kSmallThreads / 32;
@@ -152,10 +150,11 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, std::int64_t row0
   plan.big_shared = device.shared_per_block / 16 * 16;
   l.limit_warp = longest(p, needs, 32, l.warp_bytes, real, kLongestOfWarp);
   if (l.limit_warp < kMostPacked) l.pack = {};
-  l.limit_mid = std::max(l.limit_warp,
-                         longest(p, needs, kSmallThreads, plan.mid_shared - team, real, 1 << 30));
-  l.limit_big =
-      std::max(l.limit_mid, longest(p, needs, kBigThreads, plan.big_shared - team, real, 1 << 30));
+  const auto longest_of_block = [&](int threads, int shared) {
+    return longest(p, needs, threads, shared - kBlockArena, real, 1 << 30);
+  };
+  l.limit_mid = std::max(l.limit_warp, longest_of_block(kSmallThreads, plan.mid_shared));
+  l.limit_big = std::max(l.limit_mid, longest_of_block(kBigThreads, plan.big_shared));
   plan.has_mid = p.T > l.limit_warp && l.limit_mid > l.limit_warp;
   plan.has_big = p.T > l.limit_mid && l.limit_big > l.limit_mid;
   plan.has_long = p.T > l.limit_big;

@@ -14,14 +14,9 @@ namespace {
 
 constexpr int kThreads = 128;
 
-struct PooledLaunch {
-  PooledParams p;
-};
-
 template <typename V, typename S>
-__global__ void __launch_bounds__(kThreads) pool_prefixes(const FAE_PARAMETER PooledLaunch launch) {
+__global__ void __launch_bounds__(kThreads) pool_prefixes(const FAE_PARAMETER PooledParams p) {
   FAE_SHARED(shared);
-  const PooledParams& p = launch.p;
   const Team<false> team(reinterpret_cast<double*>(shared));
   double* const scores = reinterpret_cast<double*>(shared + kTeamScratchBytes);  // of the tile
   int* const items = reinterpret_cast<int*>(scores + kThreads);
@@ -116,30 +111,22 @@ __global__ void __launch_bounds__(kThreads) pool_prefixes(const FAE_PARAMETER Po
 
 void launch_pooled(const PooledParams& p, const DeviceInfo& device, void* stream) {
   if (p.M == 0) return;
-  const PooledLaunch launch{p};
   const std::int64_t tiles = (p.D + kThreads - 1) / kThreads;
   const std::int64_t grid = std::min<std::int64_t>(p.B * tiles, device.multiprocessors * 16);
   constexpr int kShared = kTeamScratchBytes + kThreads * 12;
+  const auto pool = [&](auto kernel) { FAE_LAUNCH(kernel, grid, kThreads, kShared, stream, p); };
   switch (p.values_dtype) {
-    case kFloat32: {
-      constexpr auto kernel = pool_prefixes<float, float>;
-      FAE_LAUNCH(kernel, grid, kThreads, kShared, stream, launch);
+    case kFloat32:
+      pool(pool_prefixes<float, float>);
       break;
-    }
-    case kFloat64: {
-      constexpr auto kernel = pool_prefixes<double, double>;
-      FAE_LAUNCH(kernel, grid, kThreads, kShared, stream, launch);
+    case kFloat64:
+      pool(pool_prefixes<double, double>);
       break;
-    }
-    case kBFloat16: {
-      constexpr auto kernel = pool_prefixes<BFloat16, float>;
-      FAE_LAUNCH(kernel, grid, kThreads, kShared, stream, launch);
+    case kBFloat16:
+      pool(pool_prefixes<BFloat16, float>);
       break;
-    }
-    default: {
-      constexpr auto kernel = pool_prefixes<Float16, float>;
-      FAE_LAUNCH(kernel, grid, kThreads, kShared, stream, launch);
-    }
+    default:
+      pool(pool_prefixes<Float16, float>);
   }
 }
 

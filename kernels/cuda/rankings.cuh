@@ -176,8 +176,9 @@ FAE_NOINLINE __device__ void erase_singles(bool write_out) {
       }
     }
 #pragma unroll 1
-    for (unsigned open = __ballot_sync(kAllLanes, active && !safe); open != 0; open &= open - 1) {
-      const int source = __ffs(open) - 1;
+    for (unsigned unsafe = __ballot_sync(kAllLanes, active && !safe); unsafe != 0;
+         unsafe &= unsafe - 1) {
+      const int source = __ffs(unsafe) - 1;
       const int item = __shfl_sync(kAllLanes, i, source);
       double top = f.top_score;
       if (f.underflow && item == f.top_item) {

@@ -18,7 +18,7 @@
 //
 // Traffic: n (D sizeof(V) + sizeof(attention)) bytes read, a few words a ranking written.
 //
-// Ladder: v1 this, words sorted in registers, four rows a group of lanes.
+// Ladder: kernels/README.md has that of the whole.
 #pragma once
 
 #include "pack.cuh"

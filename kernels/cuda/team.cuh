@@ -15,7 +15,7 @@ struct Team {
   int size;       // a multiple of 32
   double* words;  // kTeamScratchBytes of shared memory, unused by a warp
 
-  FAE_DEV Team(double* scratch)
+  FAE_DEV explicit Team(double* scratch)
       : rank(kWarp ? anew(static_cast<int>(threadIdx.x)) & 31
                    : anew(static_cast<int>(threadIdx.x))),
         size(kWarp ? 32 : anew(static_cast<int>(blockDim.x))),

@@ -46,18 +46,9 @@ def _weights(WEIGHT, SCORE, score_stride, top, item, inside, UNDER: tl.constexpr
 
 @helper
 def _renormalized(
-    WEIGHT,
-    SCORE,
-    score_stride,
-    G,
-    AFTER,
-    KEY,
-    begin,
-    slot,
-    n,
-    UNDER: tl.constexpr,
+    WEIGHT, SCORE, score_stride, G, AFTER, KEY, begin, slot, n, UNDER: tl.constexpr,
     BN: tl.constexpr,
-):
+):  # fmt: skip
     lane = tl.arange(0, BN)
     top = 0.0
     leader = -1
@@ -184,7 +175,9 @@ def gradient_keys_kernel(
                             tl.store(PRODUCT_KEY + item, ordered_key(a * slope), mask=inside)
                         if WANT_RENORMALIZED:
                             tl.store(G + item, slope, mask=inside)
-                            tl.store(RENORMALIZED_KEY + item, ordered_key(a * 0.0), mask=inside)
+                            # Without a label this stays: equal keys.
+                            equal = tl.full([BN], 0, tl.int64)
+                            tl.store(RENORMALIZED_KEY + item, equal, mask=inside)
                 if WANT_RENORMALIZED:
                     tl.debug_barrier()
                     slot = first_slot(begin, b, BN)

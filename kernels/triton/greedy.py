@@ -48,22 +48,9 @@ def _greedy_step(
     if UNDER:
         top, leader, second = leading_scores(SCORE, score_stride, TAKEN, begin, n, True, BN)
         leader_mass, leader_sums = sums_without_leader(
-            S,
-            WEIGHT,
-            SCORE,
-            score_stride,
-            TAKEN,
-            leader,
-            second,
-            begin,
-            n,
-            bias,
-            y,
-            C,
-            BC,
-            True,
+            S, WEIGHT, SCORE, score_stride, TAKEN, leader, second, begin, n, bias, y, C, BC, True,
             BN,
-        )
+        )  # fmt: skip
     row = AFTER + first_slot(begin, b, BN) * (C + 1)
     store_sums_after(
         S, WEIGHT, SCORE, score_stride, TAKEN, row, top, begin, n, bias, y, C, BC, True, UNDER, BN

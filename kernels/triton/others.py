@@ -79,7 +79,7 @@ def store_sums_after(
     sums = tl.full([BC], 0, tl.float64)
     for back in range(0, loop_bound(count)):
         tile = count - 1 - back
-        row = AFTER + (begin * 0 + tile) * (C + 1)
+        row = AFTER + (begin * 0 + tile) * (C + 1)  # in 64 bits, as `begin` is
         tl.store(row + c, sums, mask=c < C)
         tl.store(row + C + tl.arange(0, 1), mass)
         position = tile * BN + tl.arange(0, BN)
@@ -102,7 +102,7 @@ def sums_over_others(
     lane = tl.arange(0, BN)
     position = tile * BN + lane
     item = begin + position
-    row = AFTER + (begin * 0 + tile) * (C + 1)
+    row = AFTER + (begin * 0 + tile) * (C + 1)  # in 64 bits, as `begin` is
     weight, terms = weighted_tile(
         S, WEIGHT, SCORE, score_stride, TAKEN, top, item - 1, (lane > 0) & (position <= n), bias, y,
         C, BC, MASKED, UNDER,

@@ -66,22 +66,9 @@ def _singles(
     if UNDER:
         top, leader, second = leading_scores(SCORE, score_stride, SCORE, begin, n, False, BN)
         leader_mass, leader_sums = sums_without_leader(
-            S,
-            WEIGHT,
-            SCORE,
-            score_stride,
-            SCORE,
-            leader,
-            second,
-            begin,
-            n,
-            bias,
-            y,
-            C,
-            BC,
-            False,
+            S, WEIGHT, SCORE, score_stride, SCORE, leader, second, begin, n, bias, y, C, BC, False,
             BN,
-        )
+        )  # fmt: skip
     row = AFTER + first_slot(begin, b, BN) * (C + 1)
     store_sums_after(
         S, WEIGHT, SCORE, score_stride, SCORE, row, top, begin, n, bias, y, C, BC, False, UNDER, BN

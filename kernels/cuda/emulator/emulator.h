@@ -123,7 +123,6 @@ template <typename T>
 T __ldcs(const T* address) {
   return *address;
 }
-inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(unsigned x) { return __builtin_ffs(static_cast<int>(x)); }
 inline int __ffsll(long long x) { return __builtin_ffsll(x); }
 inline int __clzll(long long x) {
