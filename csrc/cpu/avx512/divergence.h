@@ -316,7 +316,12 @@ struct CurveSums {
     for (; 16 * block + left > I.n; --left) sum.round(rows[left - 1]);
     complete(rows);
   }
-  FAE_INLINE void next_block() { --block, left = block >= 0 ? 16 : 0; }
+  FAE_INLINE void next_block() {
+    --block, left = block >= 0 ? 16 : 0;
+    if (I.n > kBeyondCache && block >= 1) {
+      request_rows<DoubleRow<V>>(I, w.orders[g], 16 * (block - 1), 16 * block);
+    }
+  }
   FAE_INLINE void step(float (&rows)[16][16]) {
     --left;
     sum.add(row_of<DoubleRow<V>>(I, w.orders[g][16 * block + left]));

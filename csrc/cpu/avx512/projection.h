@@ -200,10 +200,12 @@ FAE_INLINE F16 project_block(const SweepParams& p, const Projection& out, std::i
 
 // Items [begin, end) of the batch to columns `column` …; returns the largest squared norm, or a
 // bound of it, at most four times as much. Whole blocks are written: the columns have room for 15
-// more.
+// more. Begins a page, since the same code was 7 % slower where other functions moved it.
 template <int K, bool kBound>
-inline float project_columns(const SweepParams& p, const Projection& out, std::int64_t begin,
-                             std::int64_t end, std::int64_t column) {
+inline __attribute__((aligned(kPage))) float project_columns(const SweepParams& p,
+                                                             const Projection& out,
+                                                             std::int64_t begin, std::int64_t end,
+                                                             std::int64_t column) {
   F16 largest = _mm512_setzero_ps();
   std::int64_t i = begin;
   for (; i + 16 <= end; i += 16) {
