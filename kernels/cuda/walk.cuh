@@ -5,11 +5,12 @@
 //   A_k = Σ a_j,   M_{k,c} = Σ a_j [(s_{j,y} + b_y) − (s_{j,c} + b_c)]   over the survivors j,
 // and the decision has left y where some M_{k,c} < 0, or = 0 with c < y.
 //
-// Mapping: a group of class_lanes(C) lanes walks one chunk of one ranking, a lane one class (more
-// where C > 32); the groups of a team share the rankings of a round and then their chunks. First
-// every group sums its chunk, then starts from the sums of the chunks before it and looks at every
-// point. Whether a point flips is a ballot within the group. Float64 throughout; a chunk of its own
-// for every eight items at least, so that short instances are summed in exactly one order.
+// Mapping with curves, or of what is out of the ordinary (walk_plainly and walk_far say theirs): a
+// group of class_lanes(C) lanes walks one chunk of one ranking, a lane one class (more where
+// C > 32); the groups of a team share the rankings of a round and then their chunks. First every
+// group sums its chunk, then starts from the sums of the chunks before it and looks at every point.
+// Whether a point flips is a ballot within the group. Float64 throughout; a chunk of its own for
+// every eight items at least, so that short instances are summed in exactly one order.
 // Traffic: shared memory only (the order, n weights, n C contributions a ranking, twice), plus the
 // curves that are asked for.
 #pragma once
@@ -570,7 +571,8 @@ FAE_NOINLINE __device__ void walk_plainly() {
 
 // The same for a ranking of a long instance, where 32 threads have no bits for all ranks: the block
 // walks it, kStretch ranks a thread at a time. The sums before a step, and those before the last
-// step that flips, are kept in scratch memory.
+// step that flips, are kept in scratch memory. That the loop over points is written out here as in
+// walk_plainly is for the registers: every way of saying it once that was tried spills.
 constexpr int kStretch = 8;
 
 template <typename S>
