@@ -19,7 +19,7 @@
 // Ladder, sweeps of the set `transformer` of benchmarks/run.py, D = 768, C = 2 (1 thread, ms):
 // requests alone, in blocks of rows 20; pages loaded, requests by bytes 15.9; three accumulators
 // instead of one 14.5. `flan_imdb`, D = 100, C = 10: 27 to 31 as the pages lie; pages loaded 26.8;
-// relative to class 0 25.3; much later, at 22.3, bounds instead of norms 21.3.
+// relative to class 0 25.3; much later, at 22.3, bounds instead of norms 21.6.
 
 // Where the norms do not keep contributions within this, one may overflow float32 though its
 // difference from another's does not: the general way tells.
