@@ -250,6 +250,10 @@ EQUIVALENT: dict[str, str] = {
     "sweep.cuh, sort_share: `sorts_keys(launch.rankings[task])` becomes `true`": (
         "equivalent: sorts what place_orders then replaces"
     ),
+    "sweep.cuh, open_singles: `launch.facts[tile.slot].invalid` becomes `false`": (
+        "equivalent: an invalid instance's facts are not finite, for which the same -1 and NaN are "
+        "written once more"
+    ),
     "walk.cuh, walk_chunk: `chunk < 8 ? 8 : chunk` becomes `chunk`": ROUNDING,
     "rankings.cuh, erase_singles: `rounding < kSafeError * others` becomes `true`": (
         "equivalent up to some 10^5 items: what is left of a total that cancels is near a tie, and "
