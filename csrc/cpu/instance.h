@@ -243,39 +243,106 @@ inline Error load_attention(const SweepParams& p, Instance& I) {
   return {};
 }
 
-// Sums over a contribution's features in the value's own precision, 16 lanes side by side.
-template <class T>
-inline double dot(const T* x, const T* w, std::int64_t D) {
-  constexpr std::int64_t kLanes = 16;
-  double total = 0;
-  for (std::int64_t from = 0; from < D; from += kMaxSpan) {
-    const std::int64_t to = from + kMaxSpan < D ? from + kMaxSpan : D;
-    T lane[kLanes] = {};
-    std::int64_t d = from;
-    for (; d + kLanes <= to; d += kLanes) {
-      for (std::int64_t l = 0; l < kLanes; ++l) lane[l] += x[d + l] * w[d + l];
+// Vectors as wide as a register, in the compilers' own extension; wider ones would live in memory.
+#if defined(__AVX__)
+constexpr int kRegister = 32;  // bytes
+#else
+constexpr int kRegister = 16;
+#endif
+
+template <class T, int kBytes>
+struct Lanes {
+  typedef T Type __attribute__((vector_size(kBytes)));
+};
+
+template <class V, class T>
+inline __attribute__((always_inline)) void load_lanes(const T* from, V& to) {
+  memcpy(&to, from, sizeof to);
+}
+
+// Adds W_c · x of G neighbouring classes, whose rows are `pitch` apart, to `sums`. At most kMaxSpan
+// features, in the values' own precision: a part of a sum a lane, classes beside each other so that
+// no addition waits for the one before.
+//
+// Ladder, sweep of 2,000 instances of n~300, C = 10 (1 thread, ms, AVX2 and plain): 16 sums in an
+// array, class by class 271, 239; this 176, 190.
+template <int G, class T>
+inline void add_dots(const T* x, const T* w, std::int64_t pitch, std::int64_t span, double* sums) {
+  using Vector = typename Lanes<T, kRegister>::Type;
+  constexpr std::int64_t kLanes = kRegister / sizeof(T);
+  Vector sum[G] = {};
+  std::int64_t d = 0;
+  for (; d + kLanes <= span; d += kLanes) {
+    Vector a, b;
+    load_lanes(x + d, a);
+    for (int g = 0; g < G; ++g) {
+      load_lanes(w + g * pitch + d, b);
+      sum[g] += a * b;
     }
-    for (std::int64_t l = 0; d < to; ++d, ++l) lane[l] += x[d] * w[d];
-    for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
-      for (std::int64_t l = 0; l < half; ++l) lane[l] += lane[l + half];
-    }
-    total += static_cast<double>(lane[0]);
   }
-  return total;
+  // What is left is less than a register: 16 bytes of it, then single features.
+  using Part = typename Lanes<T, 16>::Type;
+  constexpr std::int64_t kPart = 16 / sizeof(T);
+  constexpr int kParts = kRegister / 16;
+  Part part[G];
+  for (int g = 0; g < G; ++g) {
+    Part parts[kParts];
+    memcpy(parts, &sum[g], sizeof parts);
+    part[g] = kParts == 2 ? parts[0] + parts[kParts - 1] : parts[0];
+  }
+  if (kParts == 2 && d + kPart <= span) {
+    Part a, b;
+    load_lanes(x + d, a);
+    for (int g = 0; g < G; ++g) {
+      load_lanes(w + g * pitch + d, b);
+      part[g] += a * b;
+    }
+    d += kPart;
+  }
+  for (int g = 0; g < G; ++g) {
+    T total = 0;
+    for (std::int64_t e = d; e < span; ++e) total += x[e] * w[g * pitch + e];
+    T lane[kPart];
+    memcpy(lane, &part[g], sizeof lane);
+    for (std::int64_t l = 0; l < kPart; ++l) total += lane[l];
+    sums[g] += static_cast<double>(total);
+  }
+}
+
+// Adds the contributions of x[0, span) to all classes; `pitch` elements between their rows.
+template <class T>
+inline void add_contributions(const T* x, const T* w, std::int64_t pitch, std::int64_t C,
+                              std::int64_t span, double* sums) {
+  for (std::int64_t d = 0; d < span; d += kMaxSpan) {
+    const std::int64_t part = span - d < kMaxSpan ? span - d : kMaxSpan;
+    std::int64_t c = 0;
+    for (; c + 4 <= C; c += 4) add_dots<4>(x + d, w + c * pitch + d, pitch, part, sums + c);
+    for (; c + 2 <= C; c += 2) add_dots<2>(x + d, w + c * pitch + d, pitch, part, sums + c);
+    if (c < C) add_dots<1>(x + d, w + c * pitch + d, pitch, part, sums + c);
+  }
 }
 
 inline double squared_norm(const float* x, std::int64_t D) {
-  double lane[8] = {};
+  using Floats = typename Lanes<float, kRegister / 2>::Type;
+  using Doubles = typename Lanes<double, kRegister>::Type;
+  constexpr std::int64_t kLanes = kRegister / sizeof(double);
+  Doubles sum[2] = {};
   std::int64_t d = 0;
-  for (; d + 8 <= D; d += 8) {
-    for (std::int64_t l = 0; l < 8; ++l) {
-      lane[l] += static_cast<double>(x[d + l]) * static_cast<double>(x[d + l]);
+  for (; d + 2 * kLanes <= D; d += 2 * kLanes) {
+    for (int part = 0; part < 2; ++part) {
+      Floats narrow;
+      load_lanes(x + d + kLanes * part, narrow);
+      const Doubles wide = __builtin_convertvector(narrow, Doubles);
+      sum[part] += wide * wide;
     }
   }
-  for (std::int64_t l = 0; d < D; ++d, ++l) {
-    lane[l] += static_cast<double>(x[d]) * static_cast<double>(x[d]);
-  }
-  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+  double total = 0;
+  for (; d < D; ++d) total += static_cast<double>(x[d]) * static_cast<double>(x[d]);
+  sum[0] += sum[1];
+  double lane[kLanes];
+  memcpy(lane, &sum[0], sizeof lane);
+  for (std::int64_t l = 0; l < kLanes; ++l) total += lane[l];
+  return total;
 }
 
 inline double squared_norm(const double* x, std::int64_t D) {
@@ -303,7 +370,7 @@ inline void project_items(const SweepParams& p, Instance& I, std::int64_t begin,
         const std::int64_t at = (I.first + i) * p.values_stride_t + h * p.values_stride_h + d;
         const T* x = row(p, at, span, 0, converted);
         norm2 += squared_norm(x, span);
-        for (std::int64_t c = 0; c < p.C; ++c) s[c] += dot(x, w + (c * p.H + h) * p.D + d, span);
+        add_contributions(x, w + h * p.D + d, p.H * p.D, p.C, span, s);
       }
       for (std::int64_t c = 0; c < p.C; ++c) finite = finite && is_finite(static_cast<T>(s[c]));
     }

@@ -29,7 +29,7 @@ inline void clear(const StateShape& shape, double* state) {
 
 inline void add(const StateShape& shape, const Instance& I, std::int64_t i, double* state) {
   for (std::int64_t h = 0; h < shape.H; ++h) {
-    double* part = state + h * shape.stride();
+    double* __restrict part = state + h * shape.stride();
     double w = I.a[i * shape.H + h];
     if (I.underflow) {
       const double e = I.e[i * shape.H + h];
@@ -110,6 +110,13 @@ inline Verdict judge(const StateShape& shape, const Instance& I, const double* s
   if (!v.mass) return v;
   if (shape.margins) {
     const double near = I.tolerance * state[shape.C];
+    // Mostly all other classes are clear and behind the label, whose own margin is 0.
+    std::int64_t not_clear = 0;
+    for (std::int64_t c = 0; c < shape.C; ++c) not_clear += state[c] < near ? 1 : 0;
+    if (not_clear == 1 && near > 0) {
+      v.decision = I.label;
+      return v;
+    }
     double least = 0;
     v.decision = I.label;
     for (std::int64_t c = 0; c < shape.C; ++c) {
