@@ -46,7 +46,7 @@ def near_by(
 
 @pytest.mark.parametrize("ratio", [0.3, 0.85, 1.2, 1.9, 3.9])
 @pytest.mark.parametrize("classes", [3, 9, 12])
-@pytest.mark.parametrize(("n", "width"), [(7, 6), (40, 6), (40, 101), (300, 8)])
+@pytest.mark.parametrize(("n", "width"), [(7, 6), (40, 101), (300, 8)])
 def test_near_by_the_norms_themselves(
     runner: Runner, ratio: float, classes: int, n: int, width: int
 ) -> None:
@@ -83,3 +83,38 @@ def test_near_before_anything_is_erased(runner: Runner, ratio: float, classes: i
     assert found.label.tolist() == [0]
     assert int(found.status[0]) & NEAR_TIE == (NEAR_TIE if exact < 1 else 0)
     assert np.isfinite(float(found.removed_mass[0, 0]))
+
+
+@pytest.mark.parametrize("ratio", [0.85, 1.2])
+@pytest.mark.parametrize("place", ["first", "last", "spread"])
+@pytest.mark.parametrize("width", [6, 131])
+def test_wherever_the_features_are(runner: Runner, ratio: float, place: str, width: int) -> None:
+    """Groups of four, what is left of them, and beyond 128 features, each all of a norm or a part.
+
+    Spread evenly, both norms' product is as before: the root of the width times a root less.
+    """
+    n = 300 if runner.caps == Caps() else 40
+    base, exact = near_by(runner, ratio, n, 12, width)
+    x, w = base.values[:, 0], base.head_weight[:, 0]  # [T], [C]
+    values, head = torch.zeros_like(base.values), torch.zeros_like(base.head_weight)
+    if place == "spread":
+        values[:] = x[:, None]
+        head[:] = w[:, None] / width
+    else:
+        at = 0 if place == "first" else width - 1
+        values[3:, 1] = 0.5  # a norm of zero would be read again in any case
+        values[:, at], head[:, at] = x, w
+    batch = fae.AttentionBatch(
+        values, base.offsets, weights=base.weights, head_weight=head, head_bias=base.head_bias
+    )
+    near = NEAR_TIE if exact < 1 else 0
+    found = fae.sweep(batch, ("attention",), backend=runner.name)
+    assert found.minimal is not None
+    assert found.prefixes.first_flip.tolist() == [[2]]
+    assert found.minimal.size.tolist() == [2]
+    for status in (
+        fae.erase_prefixes(batch, ("attention",), backend=runner.name).status,
+        fae.erase_each(batch, backend=runner.name).status,
+        fae.minimal_flip_set(batch, backend=runner.name).status,
+    ):
+        assert int(status[0]) & NEAR_TIE == near

@@ -312,7 +312,7 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, In
     }
     if (erased.outcome == Erased::kTooMany) continue;
     if (erased.outcome == Erased::kUnclear) {
-      if (I.bounded) I = with_exact_tolerance(p, I);
+      make_tolerance_exact(p, I);
       Below below;
       bool settled = below_near(I, c, w, erased, &below);
       if (!settled && sorted != c) {

@@ -1,7 +1,8 @@
 // Instances of at most 16 classes, one head, float32 contributions, erased from the front: the
 // common case, with classes in the lanes of a row of margins.
 //
-// An item's row holds, for c != y, the margin lowered by a multiple of the near-tie tolerance t,
+// An item's row holds, for c != y, the margin lowered by a multiple of the near-tie tolerance t, or
+// of a bound of it that is at most twice as much,
 //   m'_{i,c} = a_i [(s_{i,y} + b_y) - (s_{i,c} + b_c) - L],
 // and a_i in column y. While every sum of m' is positive nothing flips and nothing is near a tie,
 // so that the signs decide a prefix. At the first negative sum the margins are read back,
@@ -174,13 +175,11 @@ inline void weighted_sums(const Instance& I, std::int64_t c, double* to) {
   for (int g = 0; g < G; ++g) to[g] = _mm512_reduce_add_pd(_mm512_add_pd(sum[g], more[g]));
 }
 
-// The instance with the tolerance itself instead of a bound of it. What is clear by the bound is
-// clear; sums within it are judged anew.
-inline __attribute__((noinline)) Instance with_exact_tolerance(const SweepParams& p,
-                                                               const Instance& I) {
-  Instance exact = I;
-  exact.bounded = false;
-  if (!I.bounded) return exact;
+// Puts the tolerance itself in the place of a bound of it. What is clear by the bound is clear;
+// sums within it are judged anew. Rows stay lowered by multiples of the bound, as their slack does.
+inline __attribute__((noinline)) void make_tolerance_exact(const SweepParams& p, Instance& I) {
+  if (!I.bounded) return;
+  I.bounded = false;
   float converted[kMaxSpan];
   double largest = 0;
   for (std::int64_t i = 0; i < I.n; ++i) {
@@ -201,8 +200,7 @@ inline __attribute__((noinline)) Instance with_exact_tolerance(const SweepParams
     const double norm2 = _mm512_reduce_add_ps(sum);
     largest = norm2 > largest ? norm2 : largest;
   }
-  exact.tolerance = tolerance_of(p, I, sqrt(largest));
-  return exact;
+  I.tolerance = tolerance_of(p, I, sqrt(largest));
 }
 
 // Label, probabilities, tolerance; false where the general way is needed.
@@ -254,7 +252,7 @@ inline bool originate_label(const SweepParams& p, Instance& I) {
   I.row_sum[I.label] = total;
   const double above = total * (1 + 1e-9);
   if (least < I.tolerance * above) {
-    I = with_exact_tolerance(p, I);
+    make_tolerance_exact(p, I);
     if (least < I.tolerance * above) I.status |= kNearTie;
   }
   return true;

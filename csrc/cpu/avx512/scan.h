@@ -310,7 +310,9 @@ inline Flip resolve_exactly(const SweepParams& p, const Instance& I, const Narro
                             std::int64_t block) {
   const Flip flip = walk_exactly(p, I, w, g, block);
   if (!flip.near || !I.bounded) return flip;
-  return walk_exactly(p, with_exact_tolerance(p, I), w, g, block);
+  Instance exact = I;
+  make_tolerance_exact(p, exact);
+  return walk_exactly(p, exact, w, g, block);
 }
 
 template <class Row>

@@ -50,7 +50,7 @@ inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w
       if (sums[I.label] <= 0) {
         decision = I.bias_label;
       } else if (!clear_decision(p, I, sums, I.slack, &decision)) {
-        if (I.bounded) I = with_exact_tolerance(p, I);
+        make_tolerance_exact(p, I);
         decision =
             exact_decision(p, I, n, [&](std::int64_t k) { return k == begin + j ? -1 : k; }, &near);
       }
