@@ -399,24 +399,34 @@ inline void project_rows(const SweepParams& p, Instance& I, std::int64_t begin, 
   }
 }
 
-// The largest norm of an item, or a bound of it; read again where its float32 square is not one.
+// The largest norm of an item, from the values.
+inline double read_norm(const SweepParams& p, const Instance& I) {
+  double norm2 = 0;
+  float converted[kMaxSpan];
+  for (std::int64_t i = 0; i < I.n; ++i) {
+    double sum = 0;
+    for (std::int64_t d = 0; d < p.D; d += kMaxSpan) {
+      const std::int64_t span = p.D - d < kMaxSpan ? p.D - d : kMaxSpan;
+      const std::int64_t at = (I.first + i) * p.values_stride_t + d;
+      if (p.values_dtype == kFloat32) {
+        sum += squared_norm(static_cast<const float*>(p.values) + at, span);
+      } else {
+        load_elements(p.values, p.values_dtype, at, 1, span, converted);
+        sum += squared_norm(converted, span);
+      }
+    }
+    norm2 = sum > norm2 ? sum : norm2;
+  }
+  return sqrt(norm2);
+}
+
+// What the projection left of the largest norm or of a bound; read where that is no float32 square.
 inline double largest_norm(const SweepParams& p, Instance& I) {
   double norm2 = 0;
   for (std::int64_t s = 0; s * kSlice < I.n; ++s) norm2 = I.norm2[s] > norm2 ? I.norm2[s] : norm2;
   if (I.columns == nullptr || (norm2 > 1e-30 && norm2 < 1e37)) return sqrt(norm2);
   I.bounded = false;
-  norm2 = 0;
-  float x[kMaxSpan];
-  for (std::int64_t i = 0; i < I.n; ++i) {
-    double sum = 0;
-    for (std::int64_t d = 0; d < p.D; d += kMaxSpan) {
-      const std::int64_t span = p.D - d < kMaxSpan ? p.D - d : kMaxSpan;
-      load_elements(p.values, p.values_dtype, (I.first + i) * p.values_stride_t + d, 1, span, x);
-      sum += squared_norm(x, span);
-    }
-    norm2 = sum > norm2 ? sum : norm2;
-  }
-  return sqrt(norm2);
+  return read_norm(p, I);
 }
 
 inline double tolerance_of(const SweepParams& p, const Instance& I, double norm) {

@@ -1,7 +1,8 @@
 """NEAR_TIE by the tolerance of the contract, not by a bound of it that is quicker to have.
 
 A sum of margins lies a chosen number of tolerances from zero, once the heaviest item is erased.
-Each item has a single feature, where bounds of its norm from groups of features are loosest.
+Bounds of a norm from groups of features are loosest for items of a single feature, tightest for
+items of equal ones. The CPU engine bounds norms of more than 64 items and 8 classes.
 """
 
 from __future__ import annotations
@@ -70,11 +71,12 @@ def test_near_by_the_norms_themselves(
 @pytest.mark.parametrize("ratio", [0.85, 1.9])
 @pytest.mark.parametrize("classes", [3, 12])
 def test_near_before_anything_is_erased(runner: Runner, ratio: float, classes: int) -> None:
-    batch, exact = near_by(runner, ratio, 40, classes, 6)
+    n = 300 if runner.caps == Caps() else 40
+    batch, exact = near_by(runner, ratio, n, classes, 6)
     rest = fae.AttentionBatch(
         batch.values,
         batch.offsets,
-        weights=batch.weights * (torch.arange(40, device=runner.device) != 0),
+        weights=batch.weights * (torch.arange(n, device=runner.device) != 0),
         head_weight=batch.head_weight,
         head_bias=batch.head_bias,
     )

@@ -180,27 +180,7 @@ inline void weighted_sums(const Instance& I, std::int64_t c, double* to) {
 inline __attribute__((noinline)) void make_tolerance_exact(const SweepParams& p, Instance& I) {
   if (!I.bounded) return;
   I.bounded = false;
-  float converted[kMaxSpan];
-  double largest = 0;
-  for (std::int64_t i = 0; i < I.n; ++i) {
-    F16 sum = _mm512_setzero_ps();
-    for (std::int64_t d = 0; d < p.D; d += kMaxSpan) {
-      const std::int64_t span = p.D - d < kMaxSpan ? p.D - d : kMaxSpan;
-      const std::int64_t at = (I.first + i) * p.values_stride_t + d;
-      const float* x = static_cast<const float*>(p.values) + at;
-      if (p.values_dtype != kFloat32) {
-        load_elements(p.values, p.values_dtype, at, 1, span, converted);
-        x = converted;
-      }
-      for (std::int64_t j = 0; j < span; j += 16) {
-        const F16 part = _mm512_maskz_loadu_ps(first_lanes16(span - j), x + j);
-        sum = _mm512_fmadd_ps(part, part, sum);
-      }
-    }
-    const double norm2 = _mm512_reduce_add_ps(sum);
-    largest = norm2 > largest ? norm2 : largest;
-  }
-  I.tolerance = tolerance_of(p, I, sqrt(largest));
+  I.tolerance = tolerance_of(p, I, read_norm(p, I));
 }
 
 // Label, probabilities, tolerance; false where the general way is needed.

@@ -306,6 +306,7 @@ inline __attribute__((noinline)) Flip walk_exactly(const SweepParams& p, const I
   return exact_scan(p, I, order);
 }
 
+// By the bound first: only what is near by it wants the norms.
 inline Flip resolve_exactly(const SweepParams& p, const Instance& I, const NarrowWork& w, int g,
                             std::int64_t block) {
   const Flip flip = walk_exactly(p, I, w, g, block);
