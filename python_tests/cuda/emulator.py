@@ -5,6 +5,7 @@ register(load())        # the backend "cuda-emulated" takes tensors on the CPU
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import shutil
@@ -35,22 +36,25 @@ def build(folder: Path = BUILD, source: Path = SOURCE, sanitize: str = "") -> Pa
     """Bring `_emu` up to date and say where it is."""
     import pybind11
 
-    if not (folder / "build.ninja").exists():
-        command = [
-            _tool("cmake"),
-            "-S",
-            str(source / "kernels" / "cuda" / "emulator"),
-            "-B",
-            str(folder),
-            "-G",
-            "Ninja",
-            f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
-            f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
-            f"-DPython_EXECUTABLE={sys.executable}",
-            f"-DFASTATTNERASE_SANITIZE={sanitize}",
-        ]
-        _run(command)
-    _run([_tool("cmake"), "--build", str(folder)])
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # workers of one run may come here together
+        if not (folder / "build.ninja").exists():
+            command = [
+                _tool("cmake"),
+                "-S",
+                str(source / "kernels" / "cuda" / "emulator"),
+                "-B",
+                str(folder),
+                "-G",
+                "Ninja",
+                f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
+                f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
+                f"-DPython_EXECUTABLE={sys.executable}",
+                f"-DFASTATTNERASE_SANITIZE={sanitize}",
+            ]
+            _run(command)
+        _run([_tool("cmake"), "--build", str(folder)])
     return folder / f"_emu{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
