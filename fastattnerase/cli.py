@@ -190,7 +190,7 @@ def train(
     from fastattnerase.data import DataConfig
     from fastattnerase.experiments.rundir import RunError
     from fastattnerase.models import ModelConfig, TrainConfig
-    from fastattnerase.models.training import jain_wallace
+    from fastattnerase.models.train_config import jain_wallace
 
     files = {"--train": train_data, "--dev": dev_data, "--test": test_data}
     named = [option for option, path in files.items() if path is not None]

@@ -219,7 +219,7 @@ class Options:
 
     def training(self, seed: int) -> TrainConfig:
         """Configure the training of all models but adversaries."""
-        from fastattnerase.models.training import jain_wallace
+        from fastattnerase.models.train_config import jain_wallace
 
         return replace(
             jain_wallace(epochs=self.epochs, seed=seed),

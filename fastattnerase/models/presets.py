@@ -19,7 +19,7 @@ from fastattnerase.data.readers.yahoo_l6 import CATEGORIES
 from fastattnerase.data.word2vec import Word2VecConfig
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.errors import ModelError
-from fastattnerase.models.training import TrainConfig
+from fastattnerase.models.train_config import TrainConfig
 
 Style = Literal["paper", "code"]
 

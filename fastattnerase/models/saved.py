@@ -15,7 +15,7 @@ from fastattnerase.models.build import build_model
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.storage import read_json, read_tensors, write_json, write_tensors
-from fastattnerase.models.training import TrainConfig
+from fastattnerase.models.train_config import TrainConfig
 
 _FORMAT = 1
 _WEIGHTS, _VOCABULARY, _DESCRIPTION = "model.safetensors", "vocabulary.json", "model.json"

@@ -21,7 +21,7 @@ from fastattnerase.models import (
     train,
     training,
 )
-from fastattnerase.models.training import jain_wallace
+from fastattnerase.models.train_config import jain_wallace
 from fastattnerase.models.wen import jain_wallace as model_config
 
 MakeDataset = Callable[..., Dataset]

@@ -19,11 +19,13 @@ from fastattnerase.data import Dataset, Vocabulary
 from fastattnerase.models import (
     AttentionClassifier,
     EpochRecord,
+    Evaluation,
     ModelConfig,
     ModelError,
     TrainConfig,
     TrainResult,
     build_model,
+    checkpoint,
     evaluate,
     train,
     training,
@@ -139,7 +141,7 @@ def test_an_interruption_while_a_checkpoint_is_written(
     whole = build_model(MODEL, vocabulary, 2)
     wanted = train(whole, *data, CONFIG, tmp_path / "whole")
     name = {"tensors": "write_tensors", "json": "write_json"}[moment]
-    original = getattr(training, name)
+    original = getattr(checkpoint, name)
     calls = 2
 
     def interrupted(path: Path, content: Any) -> None:
@@ -151,7 +153,7 @@ def test_an_interruption_while_a_checkpoint_is_written(
         original(path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, name, interrupted)
+        patch.setattr(checkpoint, name, interrupted)
         with pytest.raises(KeyboardInterrupt):
             train(build_model(MODEL, vocabulary, 2), *data, CONFIG, tmp_path / "cut")
     again = build_model(MODEL, vocabulary, 2)
@@ -189,8 +191,8 @@ def test_the_learning_rate_halves_and_training_stops_early(
 ) -> None:
     accuracies = iter([0.6, 0.5, 0.7, 0.7, 0.65, 0.1])
 
-    def judged(model: AttentionClassifier, dataset: Dataset) -> training.Evaluation:
-        return training.Evaluation(next(accuracies), 1.0, *[torch.zeros(0)] * 3)
+    def judged(model: AttentionClassifier, dataset: Dataset) -> Evaluation:
+        return Evaluation(next(accuracies), 1.0, *[torch.zeros(0)] * 3)
 
     monkeypatch.setattr(training, "evaluate", judged)
     config = TrainConfig(epochs=20, patience=3, learning_rate=0.008)
