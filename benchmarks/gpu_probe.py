@@ -13,9 +13,8 @@ import sys
 
 import torch
 
-from fastattnerase.backends.base import Problem, RankingKind
 from fastattnerase.backends.cuda import BACKEND
-from fastattnerase.ops.library import BIT, allocate, as_outputs
+from fastattnerase.problem import BIT, Problem, RankingKind, allocate, as_outputs
 
 K = RankingKind
 FOUR = (K.ATTENTION, K.GRADIENT, K.PRODUCT, K.RANDOM)

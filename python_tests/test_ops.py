@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import fastattnerase as fae
-from fastattnerase.ops import library
+from fastattnerase.problem import BIT
 
 # `fae.backends` is the function of that name.
 backends = import_module("fastattnerase.backends")
@@ -248,7 +248,7 @@ def operator_arguments(backend, wants):
     )
 
 
-@pytest.mark.parametrize("wants", [0, library.BIT["order"], sum(library.BIT.values())])
+@pytest.mark.parametrize("wants", [0, BIT["order"], sum(BIT.values())])
 @pytest.mark.parametrize("backend", ["reference", "auto"])
 def test_the_operators_pass_torchs_own_checks(backend, wants):
     torch.library.opcheck(torch.ops.fastattnerase.sweep.default, operator_arguments(backend, wants))

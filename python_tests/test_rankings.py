@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import fastattnerase as fae
-from fastattnerase.backends.base import RankingKind
+from fastattnerase.problem import RankingKind
 from fastattnerase.rankings import RANKINGS, by_kind, register
 from fastattnerase.rankings.base import Ranking, descending
 from fastattnerase.rankings.random import mix64, random_keys

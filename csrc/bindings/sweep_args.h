@@ -218,25 +218,9 @@ struct SweepArgs {
     p.num_orders = static_cast<std::int64_t>(orders.size());
     p.num_keys = static_cast<std::int64_t>(keys.size());
 
-    p.label = args.address<std::int64_t>("label", false);
-    p.probabilities = args.address<void>("probabilities", false);
-    p.status = args.address<std::int64_t>("status", false);
-    p.first_flip = args.address<std::int64_t>("first_flip", false);
-    p.flip_label = args.address<std::int64_t>("flip_label", false);
-    p.removed_mass = args.address<double>("removed_mass", false);
-    p.curve_js = args.address<void>("curve_js", false);
-    p.curve_kl = args.address<void>("curve_kl", false);
-    p.curve_label_prob = args.address<void>("curve_label_prob", false);
-    p.curve_mass = args.address<double>("curve_mass", false);
-    p.curve_decision = args.address<std::int64_t>("curve_decision", false);
-    p.curve_logits = args.address<void>("curve_logits", false);
-    p.order = args.address<std::int64_t>("order", false);
-    p.single_flip_label = args.address<std::int64_t>("single_flip_label", false);
-    p.single_js = args.address<void>("single_js", false);
-    p.single_drop = args.address<void>("single_drop", false);
-    p.minimal_size = args.address<std::int64_t>("minimal_size", false);
-    p.minimal_flip_label = args.address<std::int64_t>("minimal_flip_label", false);
-    p.minimal_order = args.address<std::int64_t>("minimal_order", false);
+#define FAE_READ(name, type, axes) p.name = args.address<type##Output>(#name, false);
+    FAE_SWEEP_OUTPUTS(FAE_READ)
+#undef FAE_READ
   }
 
   // `params` points into the vectors.

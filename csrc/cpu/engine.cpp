@@ -186,42 +186,24 @@ void prefer_large_pages(const SweepParams& p) {
   prefer_large_pages(p.workspace, p.workspace_bytes);
 }
 
-template <class T>
-void fill(T* to, std::int64_t count, T value) {
-  if (to != nullptr) std::fill(to, to + count, value);
-}
-
-void fill_real(void* to, bool wide, std::int64_t count) {
-  if (wide) {
-    fill(static_cast<double*>(to), count, std::numeric_limits<double>::quiet_NaN());
-  } else {
-    fill(static_cast<float*>(to), count, std::numeric_limits<float>::quiet_NaN());
-  }
-}
-
-// Results of a batch whose offsets are wrong: undefined, until valid instances overwrite theirs.
+// Writes -1 and NaN into all results of a batch whose offsets are wrong, until valid instances
+// overwrite theirs.
 void write_all_invalid(const SweepParams& p) {
-  const bool wide = p.values_dtype == kFloat64;
-  const std::int64_t points = p.R * (p.T + p.B);
-  fill<std::int64_t>(p.label, p.B, -1);
-  fill_real(p.probabilities, wide, p.B * p.C);
-  fill<std::int64_t>(p.status, p.B, kInvalid);
-  fill<std::int64_t>(p.first_flip, p.R * p.B, -1);
-  fill<std::int64_t>(p.flip_label, p.R * p.B, -1);
-  fill(p.removed_mass, p.R * p.B, std::numeric_limits<double>::quiet_NaN());
-  fill_real(p.curve_js, wide, points);
-  fill_real(p.curve_kl, wide, points);
-  fill_real(p.curve_label_prob, wide, points);
-  fill(p.curve_mass, points, std::numeric_limits<double>::quiet_NaN());
-  fill<std::int64_t>(p.curve_decision, points, -1);
-  fill_real(p.curve_logits, wide, points * p.C);
-  fill<std::int64_t>(p.order, p.R * p.T, -1);
-  fill<std::int64_t>(p.single_flip_label, p.T, -1);
-  fill_real(p.single_js, wide, p.T);
-  fill_real(p.single_drop, wide, p.T);
-  fill<std::int64_t>(p.minimal_size, p.B, -1);
-  fill<std::int64_t>(p.minimal_flip_label, p.B, -1);
-  fill<std::int64_t>(p.minimal_order, p.T, -1);
+  const auto write = [&](void* output, OutputType type, OutputAxes axes) {
+    if (output == nullptr || output == p.status) return;
+    // All instances as one: what there is of B instances with T items and T + B points.
+    const std::int64_t instances =
+        axes == OutputAxes::kB || axes == OutputAxes::kBC || axes == OutputAxes::kRB ? p.B : 1;
+    const OutputPart part = output_part(p, axes, 0, 0, p.T, p.T + p.B, 0, p.R);
+    const std::int64_t count = part.rows * part.count * instances;
+    for (std::int64_t i = 0; i < count; ++i) {
+      write_invalid_element(output, type, p.values_dtype == kFloat64, i);
+    }
+  };
+#define FAE_WRITE(name, type, axes) write(p.name, OutputType::k##type, OutputAxes::k##axes);
+  FAE_SWEEP_OUTPUTS(FAE_WRITE)
+#undef FAE_WRITE
+  if (p.status != nullptr) std::fill(p.status, p.status + p.B, kInvalid);
 }
 
 }  // namespace

@@ -31,40 +31,22 @@ inline Work work_at(const SweepParams& p, std::int64_t n, char* work) {
   return lay_out_work(p, n, arena);
 }
 
-// All results of an invalid instance.
+// Writes -1 and NaN into all results of an instance that cannot be used, and its status.
 inline void write_invalid(const SweepParams& p, std::int64_t b, std::int64_t n) {
-  const bool wide = p.values_dtype == kFloat64;
-  const std::int64_t first = p.offsets[b];
-  if (p.label != nullptr) p.label[b] = -1;
-  if (p.status != nullptr) p.status[b] = n == 1 ? kInvalid | kSingle : kInvalid;
-  if (p.minimal_size != nullptr) p.minimal_size[b] = -1;
-  if (p.minimal_flip_label != nullptr) p.minimal_flip_label[b] = -1;
-  for (std::int64_t c = 0; p.probabilities != nullptr && c < p.C; ++c) {
-    store_real(p.probabilities, wide, b * p.C + c, kNan);
-  }
-  for (std::int64_t i = first; i < first + n; ++i) {
-    if (p.single_flip_label != nullptr) p.single_flip_label[i] = -1;
-    if (p.single_js != nullptr) store_real(p.single_js, wide, i, kNan);
-    if (p.single_drop != nullptr) store_real(p.single_drop, wide, i, kNan);
-    if (p.minimal_order != nullptr) p.minimal_order[i] = -1;
-  }
-  for (std::int64_t r = 0; r < p.R; ++r) {
-    if (p.first_flip != nullptr) p.first_flip[r * p.B + b] = -1;
-    if (p.flip_label != nullptr) p.flip_label[r * p.B + b] = -1;
-    if (p.removed_mass != nullptr) p.removed_mass[r * p.B + b] = kNan;
-    for (std::int64_t i = 0; p.order != nullptr && i < n; ++i) p.order[r * p.T + first + i] = -1;
-    for (std::int64_t k = 0; k <= n; ++k) {
-      const std::int64_t at = r * (p.T + p.B) + first + b + k;
-      if (p.curve_js != nullptr) store_real(p.curve_js, wide, at, kNan);
-      if (p.curve_kl != nullptr) store_real(p.curve_kl, wide, at, kNan);
-      if (p.curve_label_prob != nullptr) store_real(p.curve_label_prob, wide, at, kNan);
-      if (p.curve_mass != nullptr) p.curve_mass[at] = kNan;
-      if (p.curve_decision != nullptr) p.curve_decision[at] = -1;
-      for (std::int64_t c = 0; p.curve_logits != nullptr && c < p.C; ++c) {
-        store_real(p.curve_logits, wide, at * p.C + c, kNan);
+  const auto write = [&](void* output, OutputType type, OutputAxes axes) {
+    if (output == nullptr || output == p.status) return;
+    const OutputPart part = output_part(p, axes, b, p.offsets[b], n, n + 1, 0, p.R);
+    for (std::int64_t row = 0; row < part.rows; ++row) {
+      for (std::int64_t i = 0; i < part.count; ++i) {
+        write_invalid_element(output, type, p.values_dtype == kFloat64,
+                              part.begin + row * part.stride + i);
       }
     }
-  }
+  };
+#define FAE_WRITE(name, type, axes) write(p.name, OutputType::k##type, OutputAxes::k##axes);
+  FAE_SWEEP_OUTPUTS(FAE_WRITE)
+#undef FAE_WRITE
+  if (p.status != nullptr) p.status[b] = n == 1 ? kInvalid | kSingle : kInvalid;
 }
 
 // Reads the instance's attention; `shared` must have been prepared.

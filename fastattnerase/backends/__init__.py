@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from importlib import import_module
 
-from fastattnerase.backends.base import Backend, Problem
+from fastattnerase.backends.base import Backend
+from fastattnerase.problem import Problem
 
 _MODULES = ("cuda", "triton", "cpu", "reference")
 _AUTO_CUDA = ("cuda", "triton", "reference")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastattnerase.backends.base import Outputs, PooledProblem, Problem
+from fastattnerase.problem import RESULTS, Outputs, PooledProblem, Problem
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
@@ -39,25 +39,7 @@ def sweep_fields(problem: Problem, values: Tensor, out: Outputs, threads: int) -
         "keys_dtype": [_DTYPES[keys.dtype] for keys in problem.keys],
         "seed": problem.seed & 0xFFFFFFFFFFFFFFFF,
         "validate": int(problem.validate),
-        "label": out.label.data_ptr(),
-        "probabilities": out.probabilities.data_ptr(),
-        "status": out.status.data_ptr(),
-        "first_flip": out.first_flip.data_ptr(),
-        "flip_label": out.flip_label.data_ptr(),
-        "removed_mass": out.removed_mass.data_ptr(),
-        "curve_js": _address(out.curve_js),
-        "curve_kl": _address(out.curve_kl),
-        "curve_label_prob": _address(out.curve_label_prob),
-        "curve_mass": _address(out.curve_mass),
-        "curve_decision": _address(out.curve_decision),
-        "curve_logits": _address(out.curve_logits),
-        "order": _address(out.order),
-        "single_flip_label": _address(out.single_flip_label),
-        "single_js": _address(out.single_js),
-        "single_drop": _address(out.single_drop),
-        "minimal_size": _address(out.minimal_size),
-        "minimal_flip_label": _address(out.minimal_flip_label),
-        "minimal_order": _address(out.minimal_order),
+        **{line.name: _address(getattr(out, line.name)) for line in RESULTS},
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fastattnerase.backends.base import Problem, RankingKind
+from fastattnerase.problem import Problem, RankingKind
 
 
 def check_offsets(offsets: Tensor, items: int) -> None:

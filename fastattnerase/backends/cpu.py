@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fastattnerase import _C
 from fastattnerase.backends.addresses import pooled_fields, readable, sweep_fields
-from fastattnerase.backends.base import Outputs, PooledProblem, Problem
+from fastattnerase.problem import Outputs, PooledProblem, Problem
 
 # Scratch memory kept for the next call: a fresh one costs a page fault every 4 KiB.
 _SPARE: list[Tensor] = []

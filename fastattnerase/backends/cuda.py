@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fastattnerase import _C
 from fastattnerase.backends.addresses import pooled_fields, readable, sweep_fields
-from fastattnerase.backends.base import Outputs, PooledProblem, Problem
 from fastattnerase.backends.checks import check_contents
+from fastattnerase.problem import Outputs, PooledProblem, Problem
 
 _MOST_ITEMS = 2**31 - 2**16  # what the kernels count with, and room to step over the end
 

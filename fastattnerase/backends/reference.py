@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fastattnerase.backends.base import Outputs, PooledProblem, Problem
 from fastattnerase.backends.checks import check_contents
+from fastattnerase.problem import Outputs, PooledProblem, Problem
 from fastattnerase.reference.pooled import pooled_prefixes
 from fastattnerase.reference.sweep import sweep
 

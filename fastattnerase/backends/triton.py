@@ -21,8 +21,8 @@ import numpy
 import torch
 from torch import Tensor
 
-from fastattnerase.backends.base import Outputs, PooledProblem, Problem, RankingKind
 from fastattnerase.backends.checks import check_contents
+from fastattnerase.problem import Outputs, PooledProblem, Problem, RankingKind
 from fastattnerase.status import Status
 
 _GRADIENT_KEYS = {

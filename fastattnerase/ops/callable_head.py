@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from fastattnerase.backends.base import Outputs, RankingKind
 from fastattnerase.batch import AttentionBatch
-from fastattnerase.ops.library import BIT, allocate, as_outputs, pooled_prefixes_op, sweep_op
+from fastattnerase.ops.library import pooled_prefixes_op, sweep_op
 from fastattnerase.ops.plan import Plan
+from fastattnerase.problem import BIT, Outputs, RankingKind, allocate, as_outputs
 from fastattnerase.reference.divergence import js_divergence, kl_divergence
 from fastattnerase.reference.instance import UNDERFLOW_SPAN, average, softmax_over_finite
 from fastattnerase.reference.sums import scaled_sums_over_others, sums_over_others

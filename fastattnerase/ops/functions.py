@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from fastattnerase.backends.base import Outputs
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.ops.callable_head import sweep_callable
-from fastattnerase.ops.library import BIT, as_outputs, sweep_op
+from fastattnerase.ops.library import sweep_op
 from fastattnerase.ops.plan import Plan, RankingLike, check_minimal, plan_rankings
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure, Sweep
+from fastattnerase.problem import BIT, Outputs, as_outputs
 
 CURVES = ("js", "kl", "label_prob", "mass", "decision", "logits")
 _CURVE_BIT = {name: BIT[f"curve_{name}"] for name in CURVES}

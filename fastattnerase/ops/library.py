@@ -6,24 +6,19 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fastattnerase.backends import choose
-from fastattnerase.backends.base import Outputs, PooledProblem, Problem, RankingKind
+from fastattnerase.problem import PooledProblem, Problem, RankingKind, allocate, as_outputs
 
 LOG = logging.getLogger("fastattnerase")
 if os.environ.get("FASTATTNERASE_LOG") == "1":
     LOG.setLevel(logging.DEBUG)
     LOG.addHandler(logging.StreamHandler(sys.stderr))
 
-# Results by name; those after ALWAYS are computed where their bit in `wants` is set.
-FIELDS = tuple(f.name for f in fields(Outputs))
-ALWAYS = 6
-BIT = {name: 1 << i for i, name in enumerate(FIELDS[ALWAYS:])}
 _KINDS = {int(kind): kind for kind in RankingKind}
 
 # torch.library comes without annotations.
@@ -40,55 +35,6 @@ _LIBRARY.define(
     "Tensor order, bool keep, SymInt begin, SymInt count, str backend) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
-
-
-def allocate(
-    values: Tensor, offsets: Tensor, num_classes: int, num_rankings: int, wants: int
-) -> list[Tensor]:
-    """Allocate the wanted results of a sweep, in the order of `FIELDS`."""
-    T, B, C, R = values.shape[0], offsets.shape[0] - 1, num_classes, num_rankings
-    P = T + B
-    integer, double = torch.int64, torch.float64
-    real = double if values.dtype is double else torch.float32
-    empty = values.new_empty
-    results = [
-        empty((B,), dtype=integer),
-        empty((B, C), dtype=real),
-        empty((B,), dtype=integer),
-        empty((R, B), dtype=integer),
-        empty((R, B), dtype=integer),
-        empty((R, B), dtype=double),
-    ]
-    if not wants:
-        return results
-    optional: tuple[tuple[tuple[int, ...], torch.dtype], ...] = (
-        ((R, P), real),  # curve_js
-        ((R, P), real),  # curve_kl
-        ((R, P), real),  # curve_label_prob
-        ((R, P), double),  # curve_mass
-        ((R, P), integer),  # curve_decision
-        ((R, P, C), real),  # curve_logits
-        ((R, T), integer),  # order
-        ((T,), integer),  # single_flip_label
-        ((T,), real),  # single_js
-        ((T,), real),  # single_drop
-        ((B,), integer),  # minimal_size
-        ((B,), integer),  # minimal_flip_label
-        ((T,), integer),  # minimal_order
-    )
-    for bit, (shape, dtype) in enumerate(optional):
-        if wants >> bit & 1:
-            results.append(empty(shape, dtype=dtype))
-    return results
-
-
-def as_outputs(results: Sequence[Tensor], wants: int) -> Outputs:
-    """Give the results of `allocate` their names."""
-    if not wants:
-        return Outputs(*results)
-    rest = iter(results[ALWAYS:])
-    optional = (next(rest) if wants >> bit & 1 else None for bit in range(len(BIT)))
-    return Outputs(*results[:ALWAYS], *optional)
 
 
 def _sweep(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fastattnerase.backends.base import RankingKind
 from fastattnerase.batch import AttentionBatch
+from fastattnerase.problem import RankingKind
 from fastattnerase.rankings import RANKINGS
 
 RankingLike = str | Tensor

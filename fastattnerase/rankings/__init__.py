@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from fastattnerase.backends.base import RankingKind
+from fastattnerase.problem import RankingKind
 from fastattnerase.rankings.base import Ranking
 
 RANKINGS: dict[str, Ranking] = {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fastattnerase.backends.base import RankingKind
+from fastattnerase.problem import RankingKind
 
 if TYPE_CHECKING:
     from fastattnerase.reference.instance import Instance

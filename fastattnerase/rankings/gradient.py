@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fastattnerase.backends.base import RankingKind
+from fastattnerase.problem import RankingKind
 from fastattnerase.rankings.base import Ranking, by_key
 from fastattnerase.reference.instance import Instance
 

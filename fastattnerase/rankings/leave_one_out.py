@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastattnerase.backends.base import RankingKind
+from fastattnerase.problem import RankingKind
 from fastattnerase.rankings.base import Ranking, by_key
 from fastattnerase.reference.single import singles
 

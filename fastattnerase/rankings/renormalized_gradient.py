@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fastattnerase.backends.base import RankingKind
+from fastattnerase.problem import RankingKind
 from fastattnerase.rankings.base import Ranking, by_key
 from fastattnerase.rankings.gradient import gradient
 from fastattnerase.reference.instance import Instance, average

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fastattnerase.backends.base import Problem
+from fastattnerase.problem import Problem
 from fastattnerase.reference.sums import (
     scaled_suffix_sums,
     scaled_sums_over_others,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fastattnerase.backends.base import PooledProblem
+from fastattnerase.problem import PooledProblem
 from fastattnerase.reference.instance import UNDERFLOW_SPAN, average, softmax_over_finite
 from fastattnerase.reference.sums import scaled_suffix_sums, suffix_sums
 

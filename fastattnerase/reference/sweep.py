@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fastattnerase.backends.base import Outputs, Problem, RankingKind
+from fastattnerase.problem import RESULTS, Outputs, Problem, RankingKind
 from fastattnerase.rankings import by_kind
 from fastattnerase.rankings.base import OrderContext, descending
 from fastattnerase.reference.divergence import js_divergence, kl_divergence
@@ -56,25 +56,11 @@ def point_range(problem: Problem, index: int) -> slice:
 
 def fill_invalid(problem: Problem, out: Outputs, index: int) -> None:
     """Write -1 and NaN everywhere and say why."""
-    items, points = item_range(problem, index), point_range(problem, index)
-    places = {
-        "label": index,
-        "probabilities": index,
-        "minimal_size": index,
-        "minimal_flip_label": index,
-        "first_flip": (slice(None), index),
-        "flip_label": (slice(None), index),
-        "removed_mass": (slice(None), index),
-        "order": (slice(None), items),
-        "single_flip_label": items,
-        "single_js": items,
-        "single_drop": items,
-        "minimal_order": items,
-    } | {name: (slice(None), points) for name in vars(out) if name.startswith("curve_")}
-    for name, place in places.items():
-        tensor = getattr(out, name)
+    items = item_range(problem, index)
+    for line in RESULTS:
+        tensor = getattr(out, line.name)
         if tensor is not None:
-            tensor[place] = torch.nan if tensor.is_floating_point() else -1
+            tensor[line.place(index, items)] = -1 if line.dtype == "integer" else torch.nan
     count = items.stop - items.start
     status = Status.INVALID | (Status.SINGLE if count == 1 else Status(0))
     out.status[index] = int(status)

@@ -247,57 +247,29 @@ FAE_DEV void write_status(const Team<kWarp>& team, const Launch& launch, std::in
   launch.p.status[b] = status | (launch.accumulate ? launch.p.status[b] : 0);
 }
 
-// -1 and NaN for everything that belongs to an instance that cannot be used. n = 0 where the
-// offsets do not say where its items are.
+// Writes -1 and NaN into everything that belongs to an instance that cannot be used; n = 0 and not
+// located where the offsets do not say where its items are.
 template <bool kWarp>
 FAE_NOINLINE __device__ void write_invalid(const Launch& launch, bool is_double, std::int64_t b,
                                            std::int64_t t0, std::int64_t n, bool located) {
   const Team<kWarp> team(nullptr);
   const SweepParams& p = launch.p;
-  const double nan = not_a_number();
-  if (team.leads()) {
-    write_int(p.label, b, -1);
-    write_int(p.minimal_size, b, -1);
-    write_int(p.minimal_flip_label, b, -1);
-  }
-  write_status(team, launch, b, kInvalid | flag(located && n == 1, kSingle));
+  const auto write = [&](void* output, OutputType type, OutputAxes axes) {
+    if (output == nullptr || output == p.status) return;
+    const OutputPart part =
+        output_part(p, axes, b, t0, n, located ? n + 1 : 0, launch.row0, launch.R);
 #pragma unroll 1
-  for (std::int64_t c = team.rank; c < p.C; c += team.size) {
-    write_real(p.probabilities, is_double, b * p.C + c, nan);
-  }
+    for (std::int64_t row = 0; row < part.rows; ++row) {
 #pragma unroll 1
-  for (int r = team.rank; r < launch.R; r += team.size) {
-    const std::int64_t at = (launch.row0 + r) * p.B + b;
-    write_int(p.first_flip, at, -1);
-    write_int(p.flip_label, at, -1);
-    if (p.removed_mass != nullptr) p.removed_mass[at] = nan;
-  }
-  if (!located) return;
-#pragma unroll 1
-  for (std::int64_t i = t0 + team.rank; i < t0 + n; i += team.size) {
-    write_int(p.single_flip_label, i, -1);
-    write_real(p.single_js, is_double, i, nan);
-    write_real(p.single_drop, is_double, i, nan);
-    write_int(p.minimal_order, i, -1);
-#pragma unroll 1
-    for (int r = 0; r < launch.R; ++r) write_int(p.order, (launch.row0 + r) * p.T + i, -1);
-  }
-#pragma unroll 1
-  for (int r = 0; r < launch.R; ++r) {
-#pragma unroll 1
-    for (std::int64_t k = team.rank; k <= n; k += team.size) {
-      const std::int64_t at = (launch.row0 + r) * (p.T + p.B) + t0 + b + k;
-      write_real(p.curve_js, is_double, at, nan);
-      write_real(p.curve_kl, is_double, at, nan);
-      write_real(p.curve_label_prob, is_double, at, nan);
-      if (p.curve_mass != nullptr) p.curve_mass[at] = nan;
-      write_int(p.curve_decision, at, -1);
-#pragma unroll 1
-      for (std::int64_t c = 0; c < p.C; ++c) {
-        write_real(p.curve_logits, is_double, at * p.C + c, nan);
+      for (std::int64_t i = team.rank; i < part.count; i += team.size) {
+        write_invalid_element(output, type, is_double, part.begin + row * part.stride + i);
       }
     }
-  }
+  };
+#define FAE_WRITE(name, type, axes) write(p.name, OutputType::k##type, OutputAxes::k##axes);
+  FAE_SWEEP_OUTPUTS(FAE_WRITE)
+#undef FAE_WRITE
+  write_status(team, launch, b, kInvalid | flag(located && n == 1, kSingle));
 }
 
 }  // namespace fae

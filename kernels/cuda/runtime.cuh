@@ -71,7 +71,6 @@ FAE_DEV double load_real(const void* array, std::int32_t dtype, std::int64_t ind
 FAE_DEV bool is_finite(double x) { return fabs(x) <= DBL_MAX; }
 FAE_DEV bool is_nan(double x) { return x != x; }
 FAE_DEV double infinity() { return HUGE_VAL; }
-FAE_DEV double not_a_number() { return HUGE_VAL - HUGE_VAL; }
 
 // The same number or address, from here on one that the compiler knows nothing of: what follows
 // from it is computed again instead of being kept, through calls and loops, in registers that there

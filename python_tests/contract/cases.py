@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from contract.oracle import Instance
-from fastattnerase.backends.base import Problem, RankingKind
+from fastattnerase.problem import Problem, RankingKind
 
 SIMPLE = ("random:0", "attention", "gradient", "product")
 SORTED = (*SIMPLE, "random:7", "renormalized_gradient", "keys:normal", "order:reversed")

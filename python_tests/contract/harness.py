@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from contract.cases import CAPS, CURVES, Built, Caps, Case, bands, build, guarded, shrink
+from contract.cases import CAPS, Built, Caps, Case, bands, build, guarded, shrink
 from contract.oracle import (
     NEAR_TIE,
     NON_FINITE,
@@ -23,7 +23,8 @@ from contract.oracle import (
     divergences,
     first_flip,
 )
-from fastattnerase.backends.base import Backend, Outputs, Problem, RankingKind
+from fastattnerase.backends.base import Backend
+from fastattnerase.problem import RESULTS, Outputs, Problem, RankingKind, Result
 
 LN2 = float(np.log(2))
 # Where a backend has to mark a near-tie, and where it may: float32 contributions move a sum by a
@@ -55,50 +56,33 @@ def _build(case: Case, device: str) -> Built:
 
 def wanted(case: Case) -> dict[str, bool]:
     """The optional outputs of a case."""
-    want = {f"curve_{name}": name in case.curves for name in CURVES}
-    want |= {f"single_{name}": case.single for name in ("flip_label", "js", "drop")}
-    want |= {f"minimal_{name}": case.minimal for name in ("size", "flip_label", "order")}
-    return want | {"order": True}
+    groups = {"single": case.single, "minimal": case.minimal}
+    curves = {f"curve_{name}" for name in case.curves}
+    return {
+        line.name: line.name in curves
+        if line.name.startswith("curve_")
+        else groups.get(line.name.split("_")[0], True)
+        for line in RESULTS
+        if not line.always
+    }
 
 
 def allocate(problem: Problem, want: dict[str, bool], poison: float) -> Outputs:
     """Outputs full of `poison` (NaN also stands for the least integer), between guard bands."""
-    t, b = problem.values.shape[0], problem.offsets.shape[0] - 1
-    c, r = problem.head_weight.shape[0], len(problem.rankings)
-    device = problem.values.device
+    t, h = problem.values.shape[:2]
+    b, c, r = problem.offsets.shape[0] - 1, problem.head_weight.shape[0], len(problem.rankings)
+    sizes = {"B": b, "C": c, "H": h, "P": t + b, "R": r, "T": t}
     real = torch.float64 if problem.values.dtype == torch.float64 else torch.float32
+    dtypes = {"integer": torch.int64, "real": real, "double": torch.float64}
 
-    def room(dtype: torch.dtype, *shape: int) -> Tensor:
-        fill: float = poison
+    def room(line: Result) -> Tensor:
+        dtype, fill = dtypes[line.dtype], poison
         if dtype == torch.int64:
             fill = torch.iinfo(dtype).min if poison != poison else int(poison)
-        return guarded(torch.full(shape, fill, dtype=dtype, device=device))
+        shape = [sizes[axis] for axis in line.axes]
+        return guarded(torch.full(shape, fill, dtype=dtype, device=problem.values.device))
 
-    i64, f64 = torch.int64, torch.float64
-    optional = {
-        "curve_js": (real, r, t + b),
-        "curve_kl": (real, r, t + b),
-        "curve_label_prob": (real, r, t + b),
-        "curve_mass": (f64, r, t + b),
-        "curve_decision": (i64, r, t + b),
-        "curve_logits": (real, r, t + b, c),
-        "order": (i64, r, t),
-        "single_flip_label": (i64, t),
-        "single_js": (real, t),
-        "single_drop": (real, t),
-        "minimal_size": (i64, b),
-        "minimal_flip_label": (i64, b),
-        "minimal_order": (i64, t),
-    }
-    return Outputs(
-        label=room(i64, b),
-        probabilities=room(real, b, c),
-        status=room(i64, b),
-        first_flip=room(i64, r, b),
-        flip_label=room(i64, r, b),
-        removed_mass=room(f64, r, b),
-        **{name: room(*spec) if want[name] else None for name, spec in optional.items()},
-    )
+    return Outputs(**{line.name: room(line) for line in RESULTS if line.always or want[line.name]})
 
 
 def tensors(record: Problem | Outputs) -> Iterator[tuple[str, Tensor]]:
@@ -240,28 +224,17 @@ def take(out: Outputs, problem: Problem, instances: list[int]) -> Outputs:
     rows = [i for b in instances for i in range(offsets[b], offsets[b + 1])]
     points = [i + b for b in instances for i in range(offsets[b], offsets[b + 1] + 1)]
     index = {
-        "instance": torch.tensor(instances, dtype=torch.int64),
-        "item": torch.tensor(rows, dtype=torch.int64),
-        "point": torch.tensor(points, dtype=torch.int64),
+        "B": torch.tensor(instances, dtype=torch.int64),
+        "T": torch.tensor(rows, dtype=torch.int64),
+        "P": torch.tensor(points, dtype=torch.int64),
     }
-    axes = {
-        "instance": ("label", "probabilities", "status", "minimal_size", "minimal_flip_label"),
-        "item": ("single_flip_label", "single_js", "single_drop", "minimal_order"),
-    }
-    chosen: dict[str, Tensor | None] = {}
-    for name, t in ((f.name, getattr(out, f.name)) for f in fields(out)):
-        if t is None:
-            chosen[name] = None
-        elif name in axes["instance"]:
-            chosen[name] = t[index["instance"]]
-        elif name in axes["item"]:
-            chosen[name] = t[index["item"]]
-        else:
-            axis = (
-                "point" if name.startswith("curve") else "item" if name == "order" else "instance"
-            )
-            chosen[name] = t[:, index[axis]]
-    return Outputs(**chosen)  # type: ignore[arg-type]
+    chosen: dict[str, Tensor] = {}
+    for line in RESULTS:
+        t = getattr(out, line.name)
+        if t is not None:
+            (axis,) = (i for i, axis in enumerate(line.axes) if axis in index)
+            chosen[line.name] = t.index_select(axis, index[line.axes[axis]])
+    return Outputs(**chosen)
 
 
 class Judge:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import fastattnerase as fae
 from contract.harness import Runner, same
-from fastattnerase.backends.base import Problem
+from fastattnerase.problem import Problem
 
 RANKINGS = ("random", "attention", "gradient", "product", "renormalized_gradient", "leave_one_out")
 CURVES = ("js", "kl", "label_prob", "mass", "decision", "logits")

@@ -18,8 +18,8 @@ from contract.harness import (
     to_cpu,
     wanted,
 )
-from fastattnerase.backends.base import Outputs
 from fastattnerase.backends.reference import BACKEND as REFERENCE
+from fastattnerase.problem import Outputs
 
 REFERENCE_INSTANCES = 30  # the reference takes one instance at a time
 _known: dict[tuple[object, ...], Outputs] = {}

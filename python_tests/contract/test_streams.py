@@ -12,8 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import fastattnerase as fae
 from contract.harness import Runner, same
 from contract.public import everything, ragged, results
-from fastattnerase.backends.base import PooledProblem, Problem, RankingKind
-from fastattnerase.ops.library import allocate, as_outputs
+from fastattnerase.problem import PooledProblem, Problem, RankingKind, allocate, as_outputs
 
 LENGTHS = [5, 0, 40, 1]
 # What makes the host read a tensor of the device, wait to learn a size, or copy numbers of its own.

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.backends import reference
-from fastattnerase.backends.base import Outputs, PooledProblem, Problem, RankingKind
-from fastattnerase.ops.library import allocate, as_outputs
+from fastattnerase.problem import Outputs, PooledProblem, Problem, RankingKind, allocate, as_outputs
 
 EVERYTHING = (1 << 13) - 1
 CURVES = (1 << 6) - 1

@@ -20,8 +20,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from fastattnerase.backends.base import PooledProblem
 from fastattnerase.backends.triton import BACKEND
+from fastattnerase.problem import PooledProblem
 
 TYPES = {
     torch.float32: "fp32",

@@ -8,9 +8,9 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from fastattnerase.backends.base import Outputs, Problem, RankingKind
 from fastattnerase.backends.reference import BACKEND as REFERENCE
 from fastattnerase.backends.triton import BACKEND as TRITON
+from fastattnerase.problem import Outputs, Problem, RankingKind
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 GUARD = 64

@@ -10,9 +10,9 @@ import torch
 from sweep_problems import DEVICE, guarded, intact
 from torch import Tensor
 
-from fastattnerase.backends.base import PooledProblem
 from fastattnerase.backends.reference import BACKEND as REFERENCE
 from fastattnerase.backends.triton import BACKEND as TRITON
+from fastattnerase.problem import PooledProblem
 from fastattnerase.rankings.random import random_keys
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NaN in the interpreter

@@ -12,8 +12,8 @@ import torch
 from sweep_problems import DEVICE, EVERY, K, assert_as_reference, problem, run
 from torch import Tensor
 
-from fastattnerase.backends.base import Problem
 from fastattnerase.backends.triton import BACKEND
+from fastattnerase.problem import Problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NaN in the interpreter
 adapter = import_module("fastattnerase.backends.triton")

@@ -19,6 +19,8 @@ FAE_HD std::uint64_t mix64(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+FAE_HD double not_a_number() { return __builtin_huge_val() - __builtin_huge_val(); }
+
 // The part of the random key that all items of one instance share.
 FAE_HD std::uint64_t random_stream(std::uint64_t seed, std::int64_t order, std::int64_t id) {
   constexpr std::uint64_t kGamma = 0x9E3779B97F4A7C15ull;

@@ -5,6 +5,9 @@
 
 #include <cstdint>
 
+#include "fastattnerase/math.h"
+#include "fastattnerase/outputs.h"
+
 namespace fae {
 
 enum DType : std::int32_t { kFloat32 = 0, kFloat64 = 1, kBFloat16 = 2, kFloat16 = 3 };
@@ -68,32 +71,61 @@ struct SweepParams {
   std::int32_t keep;      // 0: erase the first k, 1: keep only the first k
   std::int32_t validate;  // 1: stop at the first invalid instance and say which
 
-  // Outputs, contiguous.
-  std::int64_t* label;           // [B]
-  void* probabilities;           // real [B, C]
-  std::int64_t* status;          // [B]
-  std::int64_t* first_flip;      // [R, B]
-  std::int64_t* flip_label;      // [R, B]
-  double* removed_mass;          // [R, B]
-  void* curve_js;                // real [R, T + B]: point k of instance b is at offsets[b] + b + k
-  void* curve_kl;                // real [R, T + B]
-  void* curve_label_prob;        // real [R, T + B]
-  double* curve_mass;            // [R, T + B]
-  std::int64_t* curve_decision;  // [R, T + B]
-  void* curve_logits;            // real [R, T + B, C]
-  std::int64_t* order;           // [R, T]: the orders used, positions within the instance
-  std::int64_t* single_flip_label;   // [T], -1 where erasing the item alone does not flip
-  void* single_js;                   // real [T]
-  void* single_drop;                 // real [T]
-  std::int64_t* minimal_size;        // [B]
-  std::int64_t* minimal_flip_label;  // [B]
-  std::int64_t* minimal_order;       // [T]
+  // Outputs, contiguous; see outputs.h for their types and axes.
+#define FAE_FIELD(name, type, axes) type##Output* name;
+  FAE_SWEEP_OUTPUTS(FAE_FIELD)
+#undef FAE_FIELD
 
   // Scratch memory, sized by the operator's workspace query.
   void* workspace;
   std::int64_t workspace_bytes;
   std::int32_t num_threads;  // CPU only
 };
+
+// Where an output has the elements of one instance: `rows` stretches of `count` elements, the first
+// at `begin`, then one every `stride`.
+struct OutputPart {
+  std::int64_t rows, stride, begin, count;
+};
+
+// Finds the part of instance `b`, whose `items` items begin at `first` and whose `points` curve
+// points begin at first + b, in an output with these axes; of the rankings, `rows` from `row` on.
+FAE_HD OutputPart output_part(const SweepParams& p, OutputAxes axes, std::int64_t b,
+                              std::int64_t first, std::int64_t items, std::int64_t points,
+                              std::int64_t row, std::int64_t rows) {
+  const std::int64_t P = p.T + p.B;
+  switch (axes) {
+    case OutputAxes::kB:
+      return {1, 0, b, 1};
+    case OutputAxes::kBC:
+      return {1, 0, b * p.C, p.C};
+    case OutputAxes::kRB:
+      return {rows, p.B, row * p.B + b, 1};
+    case OutputAxes::kRP:
+      return {rows, P, row * P + first + b, points};
+    case OutputAxes::kRPC:
+      return {rows, P * p.C, (row * P + first + b) * p.C, points * p.C};
+    case OutputAxes::kRT:
+      return {rows, p.T, row * p.T + first, items};
+    case OutputAxes::kT:
+      return {1, 0, first, items};
+    case OutputAxes::kTH:
+      return {1, 0, first * p.H, items * p.H};
+  }
+  return {0, 0, 0, 0};
+}
+
+// Writes what stands for "invalid" in an output: -1 in integers, NaN in other numbers.
+FAE_HD void write_invalid_element(void* output, OutputType type, bool real_is_double,
+                                  std::int64_t at) {
+  if (type == OutputType::kInteger) {
+    static_cast<std::int64_t*>(output)[at] = -1;
+  } else if (type == OutputType::kDouble || real_is_double) {
+    static_cast<double*>(output)[at] = not_a_number();
+  } else {
+    static_cast<float*>(output)[at] = static_cast<float>(not_a_number());
+  }
+}
 
 // Pooled vectors of consecutive points of one ranking, for heads that are any callable:
 // pooled[m] = sum over the survivors of the renormalised weight times the value.

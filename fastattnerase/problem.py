@@ -1,0 +1,155 @@
+"""The records that the public operators and the backends exchange, and the table of results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from enum import IntEnum
+from typing import Annotated, Literal, NamedTuple, get_type_hints
+
+import torch
+from torch import Tensor
+
+
+class RankingKind(IntEnum):
+    """How the items of an instance are ordered; the values of `RankingKind` in `params.h`."""
+
+    ATTENTION = 0
+    GRADIENT = 1
+    PRODUCT = 2
+    RENORMALIZED_GRADIENT = 3
+    RANDOM = 4
+    LEAVE_ONE_OUT = 5
+    LEAVE_ONE_OUT_DROP = 6
+    GREEDY = 7
+    MINIMAL = 8
+    GIVEN_ORDER = 9
+    GIVEN_KEYS = 10
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The inputs of one sweep, checked and in the form every backend takes.
+
+    Axes: `B` instances, `T` items, `H` heads, `D` features a head, `C` classes, `R` rankings.
+    All tensors are on one device.
+    """
+
+    values: Tensor  # [T, H, D], float32/float64/bfloat16/float16, unit last stride
+    offsets: Tensor  # [B + 1], int64, contiguous
+    attention: Tensor  # [T, H], scores or weights, any of the four float types
+    is_scores: bool
+    head_weight: Tensor  # [C, H, D], contiguous; float64 where values are, else float32
+    head_bias: Tensor  # [C] or [B, C], float32 or float64, unit last stride
+    ids: Tensor  # [B], int64, contiguous
+    rankings: tuple[RankingKind, ...]  # R
+    ranking_args: tuple[int, ...]  # R: order number of a random ranking, row of a given one
+    orders: tuple[Tensor, ...] = ()  # each [T], int64, contiguous: positions within the instance
+    # Ranking scores, each [T], float32 or float64, contiguous. A NaN in them raises with `validate`
+    # and makes the instance INVALID without, as an order that is no permutation does.
+    keys: tuple[Tensor, ...] = ()
+    seed: int = 0
+    keep: bool = False
+    validate: bool = True
+
+
+@dataclass(frozen=True)
+class PooledProblem:
+    """Pooled vectors of the points `[begin, begin + M)` of one ranking's curve layout."""
+
+    values: Tensor  # [T, H, D]
+    offsets: Tensor  # [B + 1]
+    attention: Tensor  # [T, H]
+    is_scores: bool
+    order: Tensor  # [T], int64
+    keep: bool
+    begin: int
+
+
+# "real" is float64 where the values are float64, else float32.
+ResultType = Literal["integer", "real", "double"]
+
+
+@dataclass
+class Outputs:
+    """The results of one sweep, allocated by the caller: the one table of what a sweep can give.
+
+    A line is a result, with its axes and type, None where it is not wanted;
+    `csrc/include/fastattnerase/outputs.h` has the same lines for native code. Axes as of `Problem`,
+    and `P = T + B` curve points: instance `b` has `n_b + 1` of them, the first at `offsets[b] + b`.
+    Allocation, the addresses that native code takes, what is written for an invalid instance and
+    the contract tests follow from these lines.
+    """
+
+    label: Annotated[Tensor, "B", "integer"]
+    probabilities: Annotated[Tensor, "B C", "real"]
+    status: Annotated[Tensor, "B", "integer"]
+    first_flip: Annotated[Tensor, "R B", "integer"]
+    flip_label: Annotated[Tensor, "R B", "integer"]
+    removed_mass: Annotated[Tensor, "R B", "double"]
+    curve_js: Annotated[Tensor | None, "R P", "real"] = None
+    curve_kl: Annotated[Tensor | None, "R P", "real"] = None
+    curve_label_prob: Annotated[Tensor | None, "R P", "real"] = None
+    curve_mass: Annotated[Tensor | None, "R P", "double"] = None
+    curve_decision: Annotated[Tensor | None, "R P", "integer"] = None
+    curve_logits: Annotated[Tensor | None, "R P C", "real"] = None
+    order: Annotated[Tensor | None, "R T", "integer"] = None
+    single_flip_label: Annotated[Tensor | None, "T", "integer"] = (
+        None  # -1 where the decision stays
+    )
+    single_js: Annotated[Tensor | None, "T", "real"] = None
+    single_drop: Annotated[Tensor | None, "T", "real"] = None
+    minimal_size: Annotated[Tensor | None, "B", "integer"] = None
+    minimal_flip_label: Annotated[Tensor | None, "B", "integer"] = None
+    minimal_order: Annotated[Tensor | None, "T", "integer"] = None
+
+
+class Result(NamedTuple):
+    """A line of the table of results."""
+
+    name: str
+    axes: tuple[str, ...]
+    dtype: ResultType
+    always: bool  # filled by every sweep, not on request alone
+
+    def place(self, instance: int, items: slice) -> tuple[int | slice, ...]:
+        """Index what belongs to an instance whose items are the rows `items`."""
+        points = slice(items.start + instance, items.stop + instance + 1)
+        own: dict[str, int | slice] = {"B": instance, "T": items, "P": points}
+        return tuple([own.get(axis, slice(None)) for axis in self.axes])
+
+
+def _read_table() -> tuple[Result, ...]:
+    """Read the lines of `Outputs`; a result without a default is one that every sweep fills."""
+    annotations = get_type_hints(Outputs, include_extras=True)
+    return tuple(
+        Result(line.name, tuple(axes.split()), dtype, always=line.default is MISSING)
+        for line in fields(Outputs)
+        for axes, dtype in [annotations[line.name].__metadata__]
+    )
+
+
+RESULTS = _read_table()
+# The bit of each result in `wants`; what every sweep fills has none.
+BIT = {name: 1 << i for i, name in enumerate(line.name for line in RESULTS if not line.always)}
+
+
+def allocate(
+    values: Tensor, offsets: Tensor, num_classes: int, num_rankings: int, wants: int
+) -> list[Tensor]:
+    """Allocate what a sweep over values [T, H, D] and offsets [B + 1] gives, in table order."""
+    B, (T, H) = offsets.shape[0] - 1, values.shape[:2]
+    sizes = {"B": B, "C": num_classes, "H": H, "P": T + B, "R": num_rankings, "T": T}
+    real = torch.float64 if values.dtype == torch.float64 else torch.float32
+    dtypes = {"integer": torch.int64, "real": real, "double": torch.float64}
+    return [
+        values.new_empty([sizes[axis] for axis in line.axes], dtype=dtypes[line.dtype])
+        for line in RESULTS
+        if line.always or wants & BIT[line.name]
+    ]
+
+
+def as_outputs(results: Sequence[Tensor], wants: int) -> Outputs:
+    """Give the results of `allocate` their names."""
+    names = [line.name for line in RESULTS if line.always or wants & BIT[line.name]]
+    return Outputs(**dict(zip(names, results, strict=True)))
