@@ -94,10 +94,13 @@ class Outputs:
     curve_decision: Annotated[Tensor | None, "R P", "integer"] = None
     curve_logits: Annotated[Tensor | None, "R P C", "real"] = None
     order: Annotated[Tensor | None, "R T", "integer"] = None
+    logits: Annotated[Tensor | None, "B C", "real"] = None  # of the original decision
+    weights: Annotated[Tensor | None, "T H", "double"] = None  # normalised
     single_flip_label: Annotated[Tensor | None, "T", "integer"] = (
         None  # -1 where the decision stays
     )
     single_js: Annotated[Tensor | None, "T", "real"] = None
+    single_kl: Annotated[Tensor | None, "T", "real"] = None
     single_drop: Annotated[Tensor | None, "T", "real"] = None
     minimal_size: Annotated[Tensor | None, "B", "integer"] = None
     minimal_flip_label: Annotated[Tensor | None, "B", "integer"] = None

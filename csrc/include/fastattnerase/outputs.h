@@ -23,8 +23,11 @@
   X(curve_decision, Integer, RP)                                                        \
   X(curve_logits, Real, RPC)                                                            \
   X(order, Integer, RT)            /* the orders used, positions within the instance */ \
+  X(logits, Real, BC)              /* of the original decision */                       \
+  X(weights, Double, TH)           /* normalised; NaN where not finite */               \
   X(single_flip_label, Integer, T) /* -1 where erasing the item alone does not flip */  \
   X(single_js, Real, T)                                                                 \
+  X(single_kl, Real, T)                                                                 \
   X(single_drop, Real, T)                                                               \
   X(minimal_size, Integer, B)                                                           \
   X(minimal_flip_label, Integer, B)                                                     \
