@@ -37,8 +37,8 @@ from fastattnerase.measuring import measure
 # Everything heavy but torch is imported inside the commands, so that --help answers soon.
 if TYPE_CHECKING:
     from fastattnerase.data import DataConfig
-    from fastattnerase.experiments.serrano_smith import Config, Result, Source
     from fastattnerase.models import ModelConfig, TrainConfig
+    from fastattnerase.studies.serrano_smith.experiment import Config, Result, Source
 
 app = typer.Typer(
     name="fastattnerase",
@@ -80,8 +80,8 @@ def demo(
     sentiment labelled sentences, CC BY 4.0).
     """
     from fastattnerase.data import demo_config
-    from fastattnerase.experiments.serrano_smith import Config
     from fastattnerase.models import ModelConfig, TrainConfig
+    from fastattnerase.studies.serrano_smith.experiment import Config
 
     started = time.monotonic()
     device = choose_device(device)
@@ -188,9 +188,9 @@ def train(
 ) -> None:
     """Train an attention model on your text; the same command goes on after an interruption."""
     from fastattnerase.data import DataConfig
-    from fastattnerase.experiments.rundir import RunError
     from fastattnerase.models import ModelConfig, TrainConfig
     from fastattnerase.models.train_config import jain_wallace
+    from fastattnerase.runs.rundir import RunError
 
     files = {"--train": train_data, "--dev": dev_data, "--test": test_data}
     named = [option for option, path in files.items() if path is not None]
@@ -299,8 +299,8 @@ def erase(
     Serrano and Smith's two tests with the exact smallest set. The same command goes on after an
     interruption.
     """
-    from fastattnerase.experiments.rundir import RunError
-    from fastattnerase.experiments.serrano_smith import Config
+    from fastattnerase.runs.rundir import RunError
+    from fastattnerase.studies.serrano_smith.experiment import Config
 
     require_one_of_both(model, data, tensors)
     if random_item not in ("different", "uniform", "legacy"):
@@ -338,9 +338,9 @@ def report(
     ] = None,
 ) -> None:
     """Write one HTML page on one run or several side by side, with figures and tables as files."""
-    from fastattnerase.experiments import serrano_smith
+    from fastattnerase.studies.serrano_smith import experiment
 
-    results = [serrano_smith.load(_find_run(run)) for run in runs]
+    results = [experiment.load(_find_run(run)) for run in runs]
     page = _report(results, out or results[0].folder / "report")
     _out.print(str(page.resolve()), soft_wrap=True)
 
@@ -355,10 +355,10 @@ def export(
     ] = None,
 ) -> None:
     """Write a run as CSV files in the field layout of Serrano and Smith's published code."""
-    from fastattnerase.experiments import serrano_smith
-    from fastattnerase.report.original import export as write
+    from fastattnerase.studies.serrano_smith import experiment
+    from fastattnerase.studies.serrano_smith.published_layout import export as write
 
-    result = serrano_smith.load(_find_run(run))
+    result = experiment.load(_find_run(run))
     for path in write(result, out or result.folder / "original"):
         _out.print(str(path), soft_wrap=True)
 
@@ -367,7 +367,7 @@ def export(
 def info() -> None:
     """Print versions, build, instruction sets, and what can run here and why the rest cannot."""
     import fastattnerase as fae
-    from fastattnerase.experiments.rundir import provenance
+    from fastattnerase.runs.rundir import provenance
 
     about = provenance()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -429,10 +429,10 @@ def _train(
 ) -> None:
     """Read, train, judge on the test split, save."""
     from fastattnerase.data import load_corpus, prepare
-    from fastattnerase.experiments.rundir import RunError, provenance
     from fastattnerase.models import build_model, evaluate, save_model
     from fastattnerase.models import train as train_model
     from fastattnerase.models.storage import require_writable
+    from fastattnerase.runs.rundir import RunError, provenance
 
     require_writable(folder)
     if data.vectors is not None and not Path(data.vectors).is_file():
@@ -509,7 +509,7 @@ def _train(
 
 
 def _erase(source: Source, config: Config, folder: Path, name: str) -> Result:
-    from fastattnerase.experiments import serrano_smith
+    from fastattnerase.studies.serrano_smith import experiment
 
     with _progress() as progress:
         task = progress.add_task("erasing", total=len(source))
@@ -517,14 +517,20 @@ def _erase(source: Source, config: Config, folder: Path, name: str) -> Result:
         def show(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)
 
-        result = serrano_smith.run(source, config, folder, name=name, on_progress=show)
+        result = experiment.run(source, config, folder, name=name, on_progress=show)
     _summary(result)
     return result
 
 
 def _summary(result: Result) -> None:
-    from fastattnerase.report.figures import NAMES
-    from fastattnerase.report.words import notices, percent, times, typical_gap, verdict
+    from fastattnerase.studies.serrano_smith.figures import NAMES
+    from fastattnerase.studies.serrano_smith.sentences import (
+        notices,
+        percent,
+        times,
+        typical_gap,
+        verdict,
+    )
 
     table = Table(title=result.run["name"], title_justify="left", box=None, padding=(0, 2, 0, 0))
     for title in ("ranking", "flip", "median erased", "over smallest set"):
@@ -544,8 +550,8 @@ def _summary(result: Result) -> None:
 
 def _find_run(folder: Path) -> Path:
     """Give a run directory, or the one run that `erase` wrote into a model's folder."""
-    from fastattnerase.experiments.rundir import RUN, RunError, read_json
     from fastattnerase.mi.runs import KIND, TABLES
+    from fastattnerase.runs.rundir import RUN, RunError, read_json
 
     measured = [folder] if (folder / RUN).exists() else []
     if measured and read_json(folder / RUN).get("kind") != KIND:
@@ -571,7 +577,7 @@ def _find_run(folder: Path) -> Path:
 
 
 def _report(results: list[Result], folder: Path) -> Path:
-    from fastattnerase.report import build
+    from fastattnerase.studies.serrano_smith.report import build
 
     with _err.status("writing the report"):
         return build(results, folder)

@@ -114,8 +114,8 @@ def one_line_errors() -> Iterator[None]:
         fail(f"{error.strerror}; what is finished is kept, the same command goes on from there")
     except ValueError as error:
         from fastattnerase.data import DataError
-        from fastattnerase.experiments.rundir import RunError
         from fastattnerase.models import ModelError
+        from fastattnerase.runs.rundir import RunError
 
         if not isinstance(error, (DataError, RunError, ModelError)):
             raise

@@ -12,8 +12,8 @@ from fastattnerase.console import counted, err, out
 
 if TYPE_CHECKING:
     from fastattnerase.data import Dataset
-    from fastattnerase.experiments.serrano_smith import Source
     from fastattnerase.models import LoadedModel
+    from fastattnerase.studies.serrano_smith.experiment import Source
 
 
 Out = Annotated[Path | None, typer.Option("--out", help="Where results go.", show_default=False)]
@@ -30,7 +30,7 @@ def choose_device(name: str) -> str:
     """Turn the option --device into a device of torch that is there."""
     import torch
 
-    from fastattnerase.experiments.rundir import RunError
+    from fastattnerase.runs.rundir import RunError
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -48,7 +48,7 @@ def choose_device(name: str) -> str:
 def choose_backend(name: str) -> str:
     """Check the option --backend: a name that is known and can run here, or auto."""
     import fastattnerase as fae
-    from fastattnerase.experiments.rundir import RunError
+    from fastattnerase.runs.rundir import RunError
 
     known = fae.backends()
     if name != "auto" and name not in known:
@@ -68,7 +68,7 @@ def print_left_out(dropped: Mapping[str, int], cut: int, max_tokens: int | None)
 
 def require_one_of_both(model: Path | None, data: Path | None, tensors: Path | None) -> None:
     """Require a model or tensors, and --data with a model only."""
-    from fastattnerase.experiments.rundir import RunError
+    from fastattnerase.runs.rundir import RunError
 
     if (model is None) == (tensors is None):
         raise RunError("give either --model or --tensors")
@@ -78,7 +78,7 @@ def require_one_of_both(model: Path | None, data: Path | None, tensors: Path | N
 
 def tensor_source(tensors: Path | None, device: str) -> Source:
     """Open a file of tensors."""
-    from fastattnerase.experiments.sources import TensorSource
+    from fastattnerase.sources import TensorSource
 
     assert tensors is not None  # one of both is given
     source = TensorSource(tensors, device=device)
@@ -100,8 +100,8 @@ def model_source(
     device: str,
 ) -> tuple[Source, str]:
     """Load a model with the documents to apply it to; give its name, too."""
-    from fastattnerase.experiments.sources import ModelSource
     from fastattnerase.models import load_model
+    from fastattnerase.sources import ModelSource
 
     loaded = load_model(folder, device=device)
     with err.status("reading the texts"):
@@ -139,7 +139,7 @@ def _documents(
 ) -> tuple[Dataset, dict[str, Any]]:
     """Encode the documents to erase from, and say where they came from."""
     from fastattnerase.data import encode, load_corpus, load_examples, tokenise
-    from fastattnerase.experiments.rundir import RunError
+    from fastattnerase.runs.rundir import RunError
 
     trained = loaded.data_config
     about: dict[str, Any]

@@ -23,8 +23,8 @@ from fastattnerase.inputs import (
 )
 
 if TYPE_CHECKING:
-    from fastattnerase.experiments.serrano_smith import Source
     from fastattnerase.mi import Result
+    from fastattnerase.studies.serrano_smith.experiment import Source
 
 _STATISTICS = {
     "kendall": "plain tau",
@@ -123,7 +123,7 @@ def measure(
     repeated.
     """
     from fastattnerase import mi
-    from fastattnerase.experiments.rundir import RunError
+    from fastattnerase.runs.rundir import RunError
 
     require_one_of_both(model, data, tensors)
     numbers = [part.strip() for part in candidates.split(",")]

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from fastattnerase.console import err
 
 if TYPE_CHECKING:
-    from fastattnerase.experiments.schedule import Unit
+    from fastattnerase.runs.schedule import Unit
 
 
 class Watcher:

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import typer
-from experiments.small_study import write_small_study
 from safetensors.torch import save_file
+from studies.serrano_smith.small_study import write_small_study
 from typer.testing import CliRunner, Result
 
 import fastattnerase
@@ -28,11 +28,11 @@ from fastattnerase.cli import app
 from fastattnerase.console import counted, one_line_errors, out
 from fastattnerase.data import DataConfig
 from fastattnerase.data.word2vec import Word2VecConfig
-from fastattnerase.experiments import serrano_smith
-from fastattnerase.experiments.rundir import PartialTables
-from fastattnerase.experiments.serrano_smith import Config
-from fastattnerase.experiments.study import MODELS, CorpusSpec, Study, read_study
 from fastattnerase.models import ModelConfig, TrainConfig
+from fastattnerase.runs.rundir import PartialTables
+from fastattnerase.studies.serrano_smith import experiment
+from fastattnerase.studies.serrano_smith.experiment import Config
+from fastattnerase.studies.serrano_smith.study import MODELS, CorpusSpec, Study, read_study
 
 GOOD = ("good", "fine", "great", "lovely")
 BAD = ("bad", "poor", "awful", "dreary")
@@ -124,7 +124,7 @@ def test_erase_and_report_side_by_side(trained: Path, tmp_path: Path) -> None:
             "--random-orders", 2,
         )  # fmt: skip
         assert "Smallest set" in result.stdout
-    run = serrano_smith.load(tmp_path / "han")
+    run = experiment.load(tmp_path / "han")
     assert run.run["source"]["split"] == "test"
     assert run.run["source"]["item"] == "sentences"
     assert run.run["name"] == "HANconv on reviews"
@@ -132,7 +132,7 @@ def test_erase_and_report_side_by_side(trained: Path, tmp_path: Path) -> None:
     assert run.result["counts"]["label_differs_from_model"] == 0
     assert set(run.table("instances")["n"]) == {2}
     assert run.result["multi"][0]["orders"] == 2
-    words = serrano_smith.load(tmp_path / "flan")
+    words = experiment.load(tmp_path / "flan")
     assert set(words.table("instances")["n"]) == {11}
     assert words.result["exhibits"][0]["items"][:3] == ["The", "film", "was"]
 
@@ -148,14 +148,14 @@ def test_erase_on_a_file_with_and_without_labels(trained: Path, tmp_path: Path) 
         "erase", "--model", trained / "flan", "--data", data, "--text-column", "text", "--out",
         tmp_path / "a", "--resamples", 5,
     )  # fmt: skip
-    labelled = serrano_smith.load(tmp_path / "a").table("instances")
+    labelled = experiment.load(tmp_path / "a").table("instances")
     assert labelled["gold"].tolist() == [1, 0, 1, 0, 1]
     write(data, [(text, "") for text, _ in reviews(5)], header=("text", "nothing"))
     invoke(
         "erase", "--model", trained / "flan", "--data", data, "--text-column", "text",
         "--unlabelled", "--out", tmp_path / "b", "--resamples", 5,
     )  # fmt: skip
-    result = serrano_smith.load(tmp_path / "b")
+    result = experiment.load(tmp_path / "b")
     assert result.table("instances")["gold"].isna().all()
     assert result.result["counts"]["accuracy"] is None
     assert result.table("instances")["label"].tolist() == labelled["label"].tolist()
@@ -214,7 +214,7 @@ def test_erase_tensors_end_to_end(tmp_path: Path) -> None:
         "--resamples", 5, "--name", "mine",
     )  # fmt: skip
     assert "mine" in result.stdout
-    run = serrano_smith.load(tmp_path / "run")
+    run = experiment.load(tmp_path / "run")
     multi = run.table("multi").set_index("ranking")
     assert multi["first_flip"][["attention", "gradient", "product", "minimal"]].tolist() == [1] * 4
     assert run.result["counts"]["accuracy"] == 0
@@ -394,7 +394,7 @@ class TestMistakes:
         parts = run / "parts"
         record = json.loads((run / "run.json").read_text())
         state = {key: record[key] for key in ("kind", "format", "config", "source")}
-        tables = PartialTables(run, list(serrano_smith.SCHEMAS), state)
+        tables = PartialTables(run, list(experiment.SCHEMAS), state)
         tables.append({name: pq.read_table(run / f"{name}.parquet") for name in tables.names})
         for name in ("instances", "single"):
             file = parts / f"{name}-000000.parquet"
@@ -486,7 +486,7 @@ class TestMistakes:
         def broken(*_: object, **__: object) -> None:
             raise ValueError("a bug")
 
-        monkeypatch.setattr(serrano_smith, "run", broken)
+        monkeypatch.setattr(experiment, "run", broken)
         with pytest.raises(ValueError, match="a bug"):
             invoke("erase", "--model", trained / "flan", "--out", tmp_path / "run")
 
@@ -497,7 +497,7 @@ def test_ctrl_c_ends_with_one_line(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(serrano_smith, "run", interrupted)
+    monkeypatch.setattr(experiment, "run", interrupted)
     result = invoke("erase", "--model", trained / "flan", "--out", tmp_path / "run", code=130)
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("stopped: interrupted; what is finished is kept")

@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 
 from fastattnerase import AttentionBatch, mi
 from fastattnerase.cli import app
-from fastattnerase.experiments.sources import TensorSource
 from fastattnerase.measuring import measure
+from fastattnerase.sources import TensorSource
 
 
 def invoke(*arguments: object, code: int = 0) -> Result:

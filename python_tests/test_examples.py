@@ -10,7 +10,8 @@ import pytest
 
 import fastattnerase
 
-PARTS = ("data", "experiments", "mi", "models", "report")
+FILES = ("console", "inputs", "sources")
+PARTS = ("data", "mi", "models", "runs", "statistics", "studies")
 MODULES = [
     module.name
     for part in PARTS
@@ -20,7 +21,7 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("name", ["fastattnerase.console", "fastattnerase.inputs", *MODULES])
+@pytest.mark.parametrize("name", [*(f"fastattnerase.{name}" for name in FILES), *MODULES])
 def test_examples(name: str) -> None:
     result = doctest.testmod(importlib.import_module(name))
     assert result.failed == 0

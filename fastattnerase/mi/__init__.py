@@ -6,18 +6,18 @@ Theoretic Perspective" (2022).
 
 from fastattnerase.mi.clusters import Codebook, Quantised, quantise
 from fastattnerase.mi.config import Config
-from fastattnerase.mi.correlation import Correlation, kendall_tau, weighted_tau
 from fastattnerase.mi.errors import MeasurementError
 from fastattnerase.mi.grouping import RankedStates, group
-from fastattnerase.mi.information import (
+from fastattnerase.mi.measurement import Measurement, measure
+from fastattnerase.mi.ranks import RankChoice, choose_ranks
+from fastattnerase.mi.runs import Result, export, load, run
+from fastattnerase.statistics.correlation import Correlation, kendall_tau, weighted_tau
+from fastattnerase.statistics.information import (
     Information,
     entropy,
     mutual_information,
     shuffled_information,
 )
-from fastattnerase.mi.measurement import Measurement, measure
-from fastattnerase.mi.ranks import RankChoice, choose_ranks
-from fastattnerase.mi.runs import Result, export, load, run
 
 __all__ = [
     "Codebook",

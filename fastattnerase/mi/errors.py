@@ -1,6 +1,6 @@
 """What a measurement of mutual information raises."""
 
-from fastattnerase.experiments.rundir import RunError
+from fastattnerase.runs.rundir import RunError
 
 
 class MeasurementError(RunError):

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import fastattnerase as fae
-from fastattnerase.experiments.serrano_smith import attention_weights
 from fastattnerase.mi.errors import MeasurementError
+from fastattnerase.studies.serrano_smith.experiment import attention_weights
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -25,11 +25,20 @@ from numpy.typing import NDArray
 
 from fastattnerase.mi.clusters import Codebook, Labels, Quantised, quantise
 from fastattnerase.mi.config import Config
-from fastattnerase.mi.correlation import Correlation, kendall_tau, weighted_tau, weighted_taus
 from fastattnerase.mi.errors import MeasurementError
 from fastattnerase.mi.grouping import RankedStates, StreamItem, group
-from fastattnerase.mi.information import mutual_information, shuffled_information, shuffles_of
 from fastattnerase.mi.ranks import choose_ranks
+from fastattnerase.statistics.correlation import (
+    Correlation,
+    kendall_tau,
+    weighted_tau,
+    weighted_taus,
+)
+from fastattnerase.statistics.information import (
+    mutual_information,
+    shuffled_information,
+    shuffles_of,
+)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import fastattnerase as fae
-from fastattnerase.experiments import rundir
-from fastattnerase.experiments.serrano_smith import Source
-from fastattnerase.experiments.shape import INFORMATION, RUN, check_shape
 from fastattnerase.mi.config import Config
 from fastattnerase.mi.measurement import Measurement, measure
+from fastattnerase.runs import rundir
+from fastattnerase.runs.shape import INFORMATION, RUN, check_shape
+from fastattnerase.studies.serrano_smith.experiment import Source
 
 KIND = "mutual_information"
 TABLES = ("ranks", "correlations", "outputs", "instances")
@@ -134,7 +134,7 @@ def load(folder: Path) -> Result:
         >>> mi.load(Path("no-such-run"))
         Traceback (most recent call last):
         ...
-        fastattnerase.experiments.rundir.RunError: no-such-run is not a run directory: it has no \
+        fastattnerase.runs.rundir.RunError: no-such-run is not a run directory: it has no \
 run.json
     """
     record, summary = rundir.finished(folder, kind=KIND, again="the same measurement")

@@ -11,7 +11,6 @@ from fastattnerase.models.errors import ModelError
 from fastattnerase.models.evaluation import Evaluation, evaluate
 from fastattnerase.models.mechanisms import MECHANISMS, Mechanism
 from fastattnerase.models.objectives import Objective
-from fastattnerase.models.presets import PRESETS, Preset, corpus_config, preset
 from fastattnerase.models.saved import LoadedModel, load_model, save_model
 from fastattnerase.models.train_config import TrainConfig
 from fastattnerase.models.training import TrainResult, train
@@ -21,7 +20,6 @@ __all__ = [
     "ENCODERS",
     "KINDS",
     "MECHANISMS",
-    "PRESETS",
     "Attention",
     "AttentionClassifier",
     "Encoder",
@@ -33,16 +31,13 @@ __all__ = [
     "ModelError",
     "ModelOutput",
     "Objective",
-    "Preset",
     "TrainConfig",
     "TrainResult",
     "build_model",
-    "corpus_config",
     "evaluate",
     "flan",
     "han",
     "load_model",
-    "preset",
     "save_model",
     "sequence",
     "train",

@@ -15,7 +15,7 @@ from fastattnerase.watcher import Watcher
 
 def _print_example(wanted: bool) -> None:
     if wanted:
-        from fastattnerase.experiments.example_study import example_study
+        from fastattnerase.studies.serrano_smith.example_study import example_study
 
         out.print(example_study(), end="", soft_wrap=True)
         raise typer.Exit
@@ -81,11 +81,11 @@ def serrano_smith(
     Prepares the corpora, embeds words, trains HAN and FLAN models with three encoders, erases, and
     writes the report. Finished stages are never redone; the same command goes on after a kill.
     """
-    from fastattnerase.experiments import schedule
-    from fastattnerase.experiments.originals import original_study
-    from fastattnerase.experiments.rundir import RunError
-    from fastattnerase.experiments.stages import MANIFEST, STAGES, Workspace, describe
-    from fastattnerase.experiments.study import read_study
+    from fastattnerase.runs import schedule
+    from fastattnerase.runs.rundir import RunError
+    from fastattnerase.studies.serrano_smith.corpora import original_study
+    from fastattnerase.studies.serrano_smith.study import read_study
+    from fastattnerase.studies.serrano_smith.workspace import MANIFEST, STAGES, Workspace, describe
 
     if until not in STAGES:
         raise RunError(f"--until is {until!r}; one of {', '.join(STAGES)} is needed")

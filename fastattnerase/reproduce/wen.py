@@ -137,10 +137,10 @@ def wen(
     writes the report. Finished cells are never redone; the same command goes on after a kill.
     More data sets, seeds or studies can be added later in the same folder.
     """
-    from fastattnerase.experiments import schedule
-    from fastattnerase.experiments.rundir import RunError
-    from fastattnerase.experiments.wen import Options, Workspace
-    from fastattnerase.report.wen import build
+    from fastattnerase.runs import schedule
+    from fastattnerase.runs.rundir import RunError
+    from fastattnerase.studies.wen.report import build
+    from fastattnerase.studies.wen.workspace import Options, Workspace
 
     if not data_root.is_dir():
         raise RunError(f"--data-root {data_root}: no such folder")
@@ -215,7 +215,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _describe(result: dict[str, Any]) -> str:
     if "about" in result:
-        from fastattnerase.report.wen import left_out
+        from fastattnerase.studies.wen.report import left_out
 
         documents = result["about"]["documents"]
         used = ", ".join(f"{sum(n.values()):,} {split}" for split, n in documents.items())

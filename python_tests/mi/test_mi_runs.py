@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from streams import random_batch
 
-from fastattnerase.experiments.rundir import RunError
-from fastattnerase.experiments.serrano_smith import Chunk
 from fastattnerase.mi import Config, MeasurementError, load, measure, run
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.serrano_smith.experiment import Chunk
 
 CONFIG = Config(clusters=6, shuffles=20)
 

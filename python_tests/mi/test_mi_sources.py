@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 from streams import random_batch
 
 from fastattnerase.data import TokenisedText, Vocabulary, encode
-from fastattnerase.experiments.sources import ModelSource, TensorSource
 from fastattnerase.mi import Config, group, measure, run
 from fastattnerase.models import ModelConfig, build_model
+from fastattnerase.sources import ModelSource, TensorSource
 
 CONFIG = Config(clusters=6, shuffles=20, ranks=2)
 

@@ -1,1 +1,0 @@
-"""Experiments: one file each, from a configuration through `run` to a result on disk."""

@@ -1,0 +1,92 @@
+"""Tables from files, checked against the dataclass that they are for."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from fastattnerase.runs.rundir import RunError
+
+_NAMES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+}
+
+
+def check_table(kind: type, values: Any, place: str = "") -> None:
+    """Check that a table has the keys and types of a dataclass, before it is made.
+
+    Args:
+        kind: the dataclass.
+        values: the table.
+        place: where it stands in the file, for errors.
+
+    Raises:
+        RunError: no table, an unknown key, a value of another type; names the key, the value and
+            what is needed.
+
+    Example:
+        >>> from fastattnerase.studies.serrano_smith.experiment import Config
+        >>> check_table(Config, {"random_orders": "two"}, "erase")
+        Traceback (most recent call last):
+        fastattnerase.runs.rundir.RunError: erase.random_orders is 'two'; a whole number is \
+needed
+    """
+    if not isinstance(values, Mapping):
+        raise RunError(f"{place} is {values!r}; a table is needed")
+    hints = get_type_hints(kind)
+    unknown = sorted(set(values) - set(hints))
+    if unknown:
+        raise RunError(
+            f"{place}{': ' if place else ''}unknown {', '.join(map(repr, unknown))}; known are "
+            f"{', '.join(hints)}"
+        )
+    for key, value in values.items():
+        if not _fits(value, hints[key]):
+            name = f"{place}.{key}" if place else key
+            raise RunError(f"{name} is {value!r}; {_needed(hints[key])} is needed")
+    for field in dataclasses.fields(kind):
+        required = field.default is field.default_factory is dataclasses.MISSING
+        if required and field.name not in values:
+            name = f"{place}.{field.name}" if place else field.name
+            raise RunError(f"{name} is missing; {_needed(hints[field.name])} is needed")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is Literal:
+        return value in inner
+    if origin is tuple:  # lists in files
+        if not isinstance(value, (list, tuple)):
+            return False
+        wanted = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+        return len(value) == len(wanted) and all(map(_fits, value, wanted))
+    if origin is not None:
+        return isinstance(value, Mapping) and all(_fits(one, inner[1]) for one in value.values())
+    if dataclasses.is_dataclass(hint):
+        return isinstance(value, Mapping)  # checked by itself
+    if hint in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float) if hint is float else hint)
+
+
+def _needed(hint: Any) -> str:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_needed(one) for one in inner if one is not type(None))
+    if origin is Literal:
+        return " or ".join(map(repr, inner))
+    if origin is tuple:
+        count = "" if inner[-1] is Ellipsis else f"{len(inner)} "
+        return f"a list of {count}{_needed(inner[0]).removeprefix('a ')}s"
+    if origin is not None or dataclasses.is_dataclass(hint):
+        return "a table"
+    return _NAMES[hint]

@@ -1,0 +1,278 @@
+"""Run directories: what was run where, per-instance tables written in parts, and the result."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+RUN = "run.json"
+RESULT = "result.json"
+LOCK = ".lock"
+_PARTS = "parts"
+_PACKAGES = ("fastattnerase", "torch", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn")
+
+
+class RunError(ValueError):
+    """A run directory or its input is not what it must be; the message says what to do."""
+
+
+def provenance() -> dict[str, Any]:
+    """Name the versions and the machine: what a reader needs to judge or repeat a run.
+
+    Returns:
+        A JSON-able dictionary with `versions` and `machine`; nothing that identifies a user, a
+        host or a folder.
+
+    Example:
+        >>> from fastattnerase.runs.rundir import provenance
+        >>> sorted(provenance())
+        ['machine', 'versions']
+    """
+    versions = {"python": platform.python_version()}
+    versions |= {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return {
+        "versions": versions,
+        "machine": {
+            "system": platform.system(),
+            "architecture": platform.machine(),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        },
+    }
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file as a whole or not at all; NaN is refused."""
+    partial = path.with_name(path.name + ".partial")
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    partial.write_text(text + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Wait until nobody else works in a folder: a killed call's child may for a moment."""
+    with open(folder / LOCK, "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class _Record(dict[str, Any]):
+    """An object of a JSON file, which says what it lacks."""
+
+    _file: Path
+
+    def __missing__(self, key: str) -> Any:
+        raise RunError(f"{self._file} is damaged: it lacks {key!r}; delete it and run again")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object, which with all objects in it says which key the file lacks.
+
+    Raises:
+        RunError: the file holds no JSON object; later, a key that is asked for is missing.
+    """
+
+    def record(found: dict[str, Any]) -> _Record:
+        of_file = _Record(found)
+        of_file._file = path
+        return of_file
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"), object_hook=record)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, nested too deeply
+        raise RunError(f"{path} is damaged: {error}; delete {path.parent} and run again") from error
+    if not isinstance(content, dict):
+        raise RunError(
+            f"{path} is damaged: it holds {type(content).__name__}, not an object; delete "
+            f"{path.parent} and run again"
+        )
+    return content
+
+
+def read_table(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read a table of a finished run.
+
+    Raises:
+        RunError: the file is missing or damaged.
+    """
+    try:
+        return pd.read_parquet(path, columns=columns)
+    except (OSError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise RunError(
+            f"{path} is missing or damaged: {reason}; delete {path.parent} and run again"
+        ) from error
+
+
+def begin(folder: Path, state: Mapping[str, Any], *, name: str, about: Mapping[str, Any]) -> bool:
+    """Begin a run in a directory, or find the one that is there.
+
+    Args:
+        folder: the run directory; created where absent.
+        state: what the results depend on, with the run's `kind`.
+        name: of the run, for reports; a finished run takes it on.
+        about: what else its record says, beside versions and machine.
+
+    Returns:
+        Whether the run is finished.
+
+    Raises:
+        RunError: the directory holds a run of another state.
+    """
+    path = folder / RUN
+    if path.exists():
+        before = read_json(path)
+        changed = [_difference(key, before.get(key), state[key]) for key in state
+                   if before.get(key) != state[key]]  # fmt: skip
+        # A first try that failed before its first part has left nothing to protect.
+        empty = before.get("kind") == state["kind"] and not _has_results(folder)
+        if changed and not empty:
+            raise RunError(
+                f"{folder} holds a run with another {' and '.join(changed)}; choose another "
+                f"directory or delete it"
+            )
+        if (folder / RESULT).exists():
+            if before.get("name") != name:
+                write_json(path, before | {"name": name})
+            return True
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, {**state, "name": name, **about, **provenance()})
+    return False
+
+
+def _difference(key: str, there: Any, here: Any) -> str:
+    """Name what differs between two records, the options of a configuration one by one."""
+    if key != "config" or not isinstance(there, Mapping):
+        return key
+    options = [
+        f"{name} is {there.get(name)!r} there and {value!r} here"
+        for name, value in here.items()
+        if there.get(name) != value
+    ]
+    return f"{key} ({'; '.join(options)})" if options else key
+
+
+def finished(folder: Path, *, kind: str, again: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the record and the result of a finished run.
+
+    Args:
+        folder: the run directory.
+        kind: of the run.
+        again: how the run is repeated, for errors.
+
+    Returns:
+        What `run.json` and `result.json` hold.
+
+    Raises:
+        RunError: no such run, an unfinished one, or one of another kind.
+    """
+    if not (folder / RUN).is_file():
+        raise RunError(f"{folder} is not a run directory: it has no {RUN}")
+    run = read_json(folder / RUN)
+    if run.get("kind") != kind:
+        raise RunError(f"{folder} is a run of kind {run.get('kind')!r}, not {kind!r}")
+    if not (folder / RESULT).is_file():
+        raise RunError(f"{folder} is not finished; run {again} again")
+    return run, read_json(folder / RESULT)
+
+
+def _has_results(folder: Path) -> bool:
+    """Say whether a run directory holds a result, or any complete file of a part."""
+    return (folder / RESULT).exists() or any((folder / _PARTS).glob("*.parquet"))
+
+
+def _whole(file: Path) -> pa.Table:
+    # Threads would read ahead into buffers of their own.
+    with pq.ParquetFile(file) as parquet:
+        return parquet.read(use_threads=False)
+
+
+class PartialTables:
+    """Tables of one run that grow part by part, so that an interrupted run goes on.
+
+    A part is complete once the last table's file of it exists; files appear whole or not at all.
+
+    Args:
+        folder: the run directory; parts live in its folder `parts` until `merge`.
+        names: the tables; the last one marks a part as complete.
+        state: what the parts depend on. Parts of another state are deleted.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str], state: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.names = tuple(names)
+        self.parts = folder / _PARTS
+        marker = self.parts / "state.json"
+        if self.parts.exists() and not (marker.exists() and read_json(marker) == dict(state)):
+            shutil.rmtree(self.parts)
+        self.parts.mkdir(parents=True, exist_ok=True)
+        if not marker.exists():
+            write_json(marker, state)
+        self.count = 0
+        while self._file(self.names[-1], self.count).exists():
+            self.count += 1
+
+    def _file(self, name: str, part: int) -> Path:
+        return self.parts / f"{name}-{part:06d}.parquet"
+
+    def rows(self) -> int:
+        """Count the rows of the marking table in the complete parts."""
+        files = [self._file(self.names[-1], part) for part in range(self.count)]
+        return sum(int(self._read(pq.read_metadata, file).num_rows) for file in files)
+
+    def _read(self, read: Callable[[Path], Any], file: Path) -> Any:
+        try:
+            return read(file)
+        except (OSError, pa.ArrowException) as error:
+            reason = " ".join(str(error).split())
+            raise RunError(
+                f"{file} is missing or damaged: {reason}; delete {self.parts} and run again"
+            ) from error
+
+    def append(self, tables: Mapping[str, pa.Table]) -> None:
+        """Add one part: a table for each name."""
+        for name in self.names:
+            file = self._file(name, self.count)
+            partial = file.with_suffix(".partial")
+            pq.write_table(tables[name], partial, compression="zstd")
+            partial.replace(file)
+        self.count += 1
+
+    def merge(self, empty: Mapping[str, pa.Schema]) -> None:
+        """Write `NAME.parquet` with one row group a part, holding one part at a time in memory."""
+        for name in self.names:
+            target = self.folder / f"{name}.parquet"
+            partial = target.with_suffix(".partial")
+            with pq.ParquetWriter(partial, empty[name], compression="zstd") as writer:
+                for part in range(self.count):
+                    writer.write_table(self._read(_whole, self._file(name, part)))
+            partial.replace(target)
+
+    def discard(self) -> None:
+        """Delete the parts."""
+        shutil.rmtree(self.parts)

@@ -1,0 +1,344 @@
+"""Where an experiment's instances come from: a trained model with data, or a file of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+import fastattnerase as fae
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.serrano_smith.experiment import Chunk
+
+if TYPE_CHECKING:
+    from fastattnerase.data import Dataset
+    from fastattnerase.models import AttentionClassifier
+
+_ITEMS = 65_536  # items of a batch read from a file; one longer instance makes a batch of its own
+_INSTANCES = 2_048
+_DOCUMENTS = 1_024  # documents read at a time, from a data set that may be on disk
+_UNEVEN = 0.01  # off 1, a sum of weights that is no rounding, also of half-precision ones
+_REQUIRED = ("values", "offsets", "head_weight", "head_bias")
+_OPTIONAL = ("scores", "weights", "labels", "ids", "logits")
+# What safetensors calls the dtypes that are read.
+_FLOATS = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+_INT64 = {"I64": "int64"}
+_INTEGERS = {"U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32"} | _INT64
+_NAMES = _FLOATS | _INTEGERS
+
+
+class ModelSource:
+    """The attention layer of a trained model on a data set, batch by batch.
+
+    Args:
+        model: a trained model.
+        dataset: the documents, in the order of the result tables.
+        classes: names of the classes.
+        about: what the model and the data are; goes into the run's record and decides whether an
+            interrupted run may go on.
+
+    Example:
+        >>> from fastattnerase.sources import ModelSource
+        >>> source = ModelSource(model, dataset, ["neg", "pos"], {})  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        model: AttentionClassifier,
+        dataset: Dataset,
+        classes: list[str],
+        about: dict[str, Any],
+    ) -> None:
+        self.model = model
+        self.dataset = dataset
+        self.classes = classes
+        self.about = about
+        self.flat = model.config.kind != "han"
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def describe(self) -> dict[str, Any]:
+        """Say which model and data these are, with a hash of both."""
+        digest = blake2b(digest_size=16)
+        for tensor in self.model.state_dict().values():
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        for document in self.dataset:
+            digest.update(document.token_ids.tobytes() + document.sentence_lengths.tobytes())
+            digest.update(f"|{document.id}|{document.label}|".encode())
+        items = "words" if self.flat else "sentences"
+        return self.about | {"item": items, "hash": digest.hexdigest()}
+
+    def chunks(self, start: int) -> Iterator[Chunk]:
+        """Yield the documents from number `start` on."""
+        while start < len(self.dataset):
+            # Blocks begin at the same documents wherever a run goes on, and so do batches.
+            stop = min((start // _DOCUMENTS + 1) * _DOCUMENTS, len(self.dataset))
+            yield from self._chunks(self.dataset[start:stop])
+            start = stop
+
+    def select(self, rows: list[int]) -> Iterator[Chunk]:
+        """Yield the documents of these numbers."""
+        from fastattnerase.data import Dataset
+
+        return self._chunks(Dataset([self.dataset[row] for row in rows]))
+
+    def _chunks(self, dataset: Dataset) -> Iterator[Chunk]:
+        done = 0
+        for batch, logits in self.model.attention_outputs(dataset):
+            documents = dataset[done : done + len(logits)].documents
+            done += len(documents)
+            gold = torch.tensor([document.label for document in documents])
+            yield Chunk(
+                batch,
+                gold=gold,
+                model_label=logits.argmax(dim=-1),
+                texts=[d.tokens if self.flat else d.sentences for d in documents],
+            )
+
+
+class TensorSource:
+    """An attention layer dumped into a safetensors file, read slice by slice.
+
+    The file holds `values` [T, D] (or [T, H, D]), `offsets` [B + 1], `scores` or `weights` [T] (or
+    [T, H]), `head_weight` [C, D] (or [C, H, D]), `head_bias` [C] or [B, C]; and where known
+    `labels` [B] (the data's, -1 for none), `ids` [B] and `logits` [B, C] (the model's own). What
+    does not fit is refused here, before anything is computed; values, scores and weights that are
+    not finite are not: the experiment leaves their instances out and counts them.
+
+    Args:
+        path: the file.
+        device: where to compute.
+
+    Raises:
+        RunError: no such file, not a safetensors file, a tensor is missing, unknown, or of another
+            dtype, shape or range.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from fastattnerase.sources import TensorSource
+        >>> source = TensorSource(Path("layer.safetensors"))  # doctest: +SKIP
+    """
+
+    def __init__(self, path: Path, *, device: str = "cpu") -> None:
+        self.device = device
+        if path.is_dir():
+            raise RunError(f"{path} is a folder; a safetensors file is needed")
+        if not path.is_file():
+            raise RunError(f"{path}: no such file")
+        self.path = path
+        try:
+            self._file = cast(Any, safe_open(path, framework="pt"))  # has no types
+        except SafetensorError as error:
+            raise RunError(f"{path} is not a safetensors file: {error}") from error
+        names = set(self._file.keys())
+        missing = [name for name in _REQUIRED if name not in names]
+        unknown = sorted(names - set(_REQUIRED) - set(_OPTIONAL))
+        if missing or unknown or len(names & {"scores", "weights"}) != 1:
+            raise RunError(
+                f"{path} holds the tensors {', '.join(sorted(names)) or '(none)'}; needed are "
+                f"{', '.join(_REQUIRED)} and one of scores, weights; labels, ids, logits may be "
+                f"there, nothing else"
+            )
+        self.attention = "scores" if "scores" in names else "weights"
+        self._per_instance = names & {"labels", "ids", "logits"}
+        self._check_shapes()
+        self.offsets: Tensor = self._file.get_tensor("offsets")
+        self.head_weight: Tensor = self._file.get_tensor("head_weight")
+        self._bias_shape = self._shape("head_bias")
+        self.classes = [str(label) for label in range(len(self.head_weight))]
+        self._check_offsets()
+        self._check_head()
+        if self.attention == "weights":
+            self._check_weights()
+        if "labels" in names:
+            self._check_labels()
+        if "logits" in names:
+            self._check_logits()
+
+    def _shape(self, name: str) -> list[int]:
+        shape: list[int] = self._file.get_slice(name).get_shape()
+        return shape
+
+    def _check_shapes(self) -> None:
+        """Refuse a tensor of another dtype or shape, before any is read."""
+        values, offsets = self._shape("values"), self._shape("offsets")
+        self._require(
+            "values",
+            _FLOATS,
+            len(values) in (2, 3) and 0 not in values[1:],
+            "[T, D] or [T, H, D] with D and H at least 1",
+        )
+        self._require("offsets", _INT64, len(offsets) == 1 and offsets[0] >= 1, "[B + 1]")
+        items, instances = values[:-1], offsets[0] - 1
+        self._require(
+            self.attention,
+            _FLOATS,
+            self._shape(self.attention) == items,
+            f"{items}, one for each item (and head) of values",
+        )
+        weight = self._shape("head_weight")
+        inner = ", ".join(map(str, values[1:]))
+        self._require(
+            "head_weight",
+            _FLOATS,
+            len(weight) == len(values) and weight[1:] == values[1:] and weight[0] >= 2,
+            f"[C, {inner}] with C at least 2 (one logit is two classes, the first all zero)",
+        )
+        classes = weight[0]
+        of_instances = [instances, classes]
+        self._require(
+            "head_bias",
+            _FLOATS,
+            self._shape("head_bias") in ([classes], of_instances),
+            f"[{classes}] or {of_instances}",
+        )
+        each = ", one for each instance that offsets tell of"
+        for name, dtypes, shape in (
+            ("labels", _INTEGERS, [instances]),
+            ("ids", _INT64, [instances]),
+            ("logits", _FLOATS, of_instances),
+        ):
+            if name in self._per_instance:
+                self._require(name, dtypes, self._shape(name) == shape, f"{shape}{each}")
+
+    def _require(self, name: str, dtypes: dict[str, str], fits: bool, shape: str) -> None:
+        given = self._file.get_slice(name).get_dtype()
+        if not fits or given not in dtypes:
+            *others, last = dtypes.values()
+            needed = f"{', '.join(others)} or {last}" if others else last
+            raise RunError(
+                f"{self.path}: {name} is {_NAMES.get(given, given)} {self._shape(name)}; needed is "
+                f"{needed} {shape}"
+            )
+
+    def _check_offsets(self) -> None:
+        offsets, total = self.offsets, self._shape("values")[0]
+        falls = (offsets.diff() < 0).nonzero()
+        if len(falls):
+            instance = int(falls[0])
+            raise RunError(
+                f"{self.path}: offsets must never decrease; at instance {instance} they go from "
+                f"{int(offsets[instance])} to {int(offsets[instance + 1])}"
+            )
+        if offsets[0] != 0 or offsets[-1] != total:
+            raise RunError(
+                f"{self.path}: offsets must start at 0 and end at the {total} rows of values; they "
+                f"start at {int(offsets[0])} and end at {int(offsets[-1])}"
+            )
+
+    def _check_head(self) -> None:
+        # A bias of one instance alone may be bad: that instance is then left out, and counted.
+        shared = {"head_weight": self.head_weight}
+        if len(self._bias_shape) == 1:
+            shared["head_bias"] = self._file.get_tensor("head_bias")
+        for name, tensor in shared.items():
+            bad = (~tensor.isfinite()).reshape(len(tensor), -1).any(dim=1).nonzero()
+            if len(bad):
+                raise RunError(
+                    f"{self.path}: {name} of class {int(bad[0])} holds NaN or infinity; finite "
+                    f"numbers are needed"
+                )
+
+    def _check_weights(self) -> None:
+        for begin, weights in self._pieces("weights"):
+            negative = (weights < 0).reshape(len(weights), -1).any(dim=1).nonzero()
+            if len(negative):
+                item = begin + int(negative[0])
+                instance = int(torch.searchsorted(self.offsets, item, right=True)) - 1
+                raise RunError(
+                    f"{self.path}: weights of instance {instance} are negative at item "
+                    f"{item - int(self.offsets[instance])}; weights must be 0 or more"
+                )
+
+    def uneven(self) -> int:
+        """Count the instances whose weights do not sum to 1; they are divided by their sum."""
+        if self.attention == "scores":
+            return 0
+        heads = tuple(self._shape("weights")[1:])
+        sums = torch.zeros((len(self), *heads), dtype=torch.float64)  # [B] or [B, H]
+        for begin, weights in self._pieces("weights"):
+            items = torch.arange(begin, begin + len(weights))
+            sums.index_add_(
+                0, torch.searchsorted(self.offsets, items, right=True) - 1, weights.double()
+            )
+        off = ((sums - 1).abs() > _UNEVEN) & (sums > 0)
+        return int(off.reshape(len(self), -1).any(dim=1).sum())
+
+    def _check_labels(self) -> None:
+        for begin, labels in self._pieces("labels"):
+            bad = ((labels < -1) | (labels >= len(self.classes))).nonzero()
+            if len(bad):
+                row = int(bad[0])
+                raise RunError(
+                    f"{self.path}: labels of instance {begin + row} is {int(labels[row])}; needed "
+                    f"is a class from 0 to {len(self.classes) - 1}, or -1 for none"
+                )
+
+    def _check_logits(self) -> None:
+        for begin, logits in self._pieces("logits"):
+            bad = logits.isnan().any(dim=1).nonzero()
+            if len(bad):
+                raise RunError(
+                    f"{self.path}: logits of instance {begin + int(bad[0])} hold NaN; numbers are "
+                    f"needed (or no logits at all)"
+                )
+
+    def _pieces(self, name: str) -> Iterator[tuple[int, Tensor]]:
+        """Read a tensor some rows at a time, each piece with the number of its first row."""
+        rows = self._file.get_slice(name)
+        for begin in range(0, self._shape(name)[0], _ITEMS):
+            yield begin, rows[begin : begin + _ITEMS]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def describe(self) -> dict[str, Any]:
+        """Say which file this is, and how large."""
+        return {
+            "tensors": str(self.path),
+            "bytes": self.path.stat().st_size,
+            "modified": self.path.stat().st_mtime_ns,
+            "instances": len(self),
+            "items": int(self.offsets[-1]),
+            "attention": self.attention,
+        }
+
+    def chunks(self, start: int) -> Iterator[Chunk]:
+        """Yield the instances from number `start` on."""
+        while start < len(self):
+            # As many instances as fit, at least one.
+            limit = int(self.offsets[start]) + _ITEMS
+            stop = int(torch.searchsorted(self.offsets, limit, right=True)) - 1
+            stop = max(start + 1, min(stop, start + _INSTANCES, len(self)))
+            yield self._chunk(start, stop)
+            start = stop
+
+    def select(self, rows: list[int]) -> Iterable[Chunk]:
+        """Yield the instances of these numbers."""
+        return (self._chunk(row, row + 1) for row in rows)
+
+    def _chunk(self, start: int, stop: int) -> Chunk:
+        begin, end = int(self.offsets[start]), int(self.offsets[stop])
+        rows = {name: self._file.get_slice(name)[start:stop] for name in self._per_instance}
+        bias = self._file.get_slice("head_bias")
+        attention = self._file.get_slice(self.attention)[begin:end]
+        batch = fae.AttentionBatch(
+            self._file.get_slice("values")[begin:end],
+            self.offsets[start : stop + 1] - begin,
+            **{self.attention: attention},
+            head_weight=self.head_weight,
+            head_bias=bias[start:stop] if len(self._bias_shape) == 2 else bias[:],
+            ids=rows.get("ids", torch.arange(start, stop)),
+        )
+        logits = rows.get("logits")
+        return Chunk(
+            batch.to(self.device),
+            gold=rows.get("labels"),
+            model_label=None if logits is None else logits.argmax(dim=-1),
+        )

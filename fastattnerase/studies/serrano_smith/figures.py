@@ -1,0 +1,338 @@
+"""Figures of the erasure experiments, drawn from saved results alone.
+
+Each function draws onto axes of one model; `save` writes a figure in every format, `inline` gives
+SVG text for a page.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+import textwrap
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from fastattnerase.studies.serrano_smith.experiment import Result, choosable
+
+NAMES = {
+    "random": "Random",
+    "attention": "Attention",
+    "gradient": "Gradient",
+    "product": "Attn × grad",
+    "minimal": "Smallest set",
+}
+# Okabe and Ito's colours, told apart with any colour vision; black for the optimum.
+COLOURS = {
+    "random": "#8a8f98",
+    "attention": "#0072b2",
+    "gradient": "#d98200",
+    "product": "#009e73",
+    "minimal": "#1b1f24",
+}
+STYLES = {
+    "random": (0, (1, 1.2)),
+    "attention": "solid",
+    "gradient": (0, (5, 1.5)),
+    "product": (0, (7, 1.5, 1, 1.5)),
+    "minimal": "solid",
+}
+FORMATS = ("png", "svg", "pdf")
+PANEL = (4.0, 3.3)  # inches of one model's panel
+
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#4a5058",
+    "axes.labelcolor": "#1b1f24",
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e7eb",
+    "grid.linewidth": 0.8,
+    "xtick.color": "#30353b",
+    "ytick.color": "#30353b",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "figure.dpi": 150,
+    "svg.hashsalt": "fastattnerase",  # the same results give the same bytes
+}
+_DIGIT = 0.026  # a digit of a tick's label, as a share of a panel's axis
+_MANY = 3000  # more marks than this are drawn as pixels, also in vector formats
+
+Draw = Callable[[Axes, Result], None]
+
+
+def draw_fractions(axes: Axes, result: Result) -> None:
+    """Draw the fractions of items removed before the first flip as box plots.
+
+    A box per ranking: quartiles, whiskers to the last point within 1.5 interquartile ranges,
+    points beyond. Instances that never flip are left out for each ranking separately; `n` counts
+    those that are in.
+
+    Args:
+        axes: where to draw.
+        result: a finished run.
+
+    Source:
+        Serrano and Smith 2019, figure 5; the smallest set is ours.
+    """
+    table = result.fractions()
+    rankings = [name for name in NAMES if (table["ranking"] == name).any()]
+    for place, ranking in enumerate(rankings):
+        of_ranking = table[table["ranking"] == ranking]
+        fractions = of_ranking["fraction"].dropna().to_numpy()
+        colour = COLOURS[ranking]
+        if len(fractions):
+            parts = axes.boxplot(
+                fractions,
+                positions=[place],
+                widths=0.62,
+                patch_artist=True,
+                boxprops={"facecolor": colour + "40", "edgecolor": colour, "linewidth": 1.3},
+                medianprops={"color": "#1b1f24", "linewidth": 2.0},
+                whiskerprops={"color": colour, "linewidth": 1.2},
+                capprops={"color": colour, "linewidth": 1.2},
+                flierprops={
+                    "marker": "o",
+                    "markersize": 2.6,
+                    "markerfacecolor": colour,
+                    "markeredgecolor": "none",
+                    "alpha": 0.45,
+                },
+            )
+            for marks in parts["fliers"]:
+                marks.set_rasterized(len(fractions) > _MANY)
+        axes.text(place, 1.045, f"n={len(fractions):,}", ha="center", fontsize=7.6, color="#565e68")
+    # The last space becomes a line break.
+    labels = ["\n".join(NAMES[ranking].rsplit(" ", 1)) for ranking in rankings]
+    axes.set_xticks(range(len(rankings)), labels, fontsize=8.6)
+    axes.set_xlim(-0.6, len(rankings) - 0.4)
+    axes.set_ylim(-0.02, 1.12)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.set_ylabel("Fraction erased at first flip")
+    axes.grid(False, axis="x")
+
+
+def draw_divergences(axes: Axes, result: Result) -> None:
+    """Draw ΔJS against Δα for the top-attention item and the drawn random one, all instances.
+
+    Args:
+        axes: where to draw.
+        result: a finished run.
+
+    Source:
+        Serrano and Smith 2019, equation 1 and figure 3 (which shows a subsample).
+    """
+    table = result.table("single", ["ranking", "delta_alpha", "delta_js"])
+    table = table[table["ranking"] == "attention"]
+    axes.axhline(0, color="#4a5058", linewidth=1)
+    negative = (table["delta_js"] < -1e-9).to_numpy()
+    for mask, colour, marker, label in (
+        (~negative, COLOURS["attention"], "o", "top item matters at least as much"),
+        (negative, "#c43c00", "v", "random item matters more"),
+    ):
+        axes.plot(
+            table["delta_alpha"].to_numpy()[mask],
+            table["delta_js"].to_numpy()[mask],
+            linestyle="none",
+            marker=marker,
+            markersize=3.4,
+            markeredgecolor="none",
+            color=colour,
+            alpha=float(np.clip(120 / max(len(table), 1), 0.12, 0.55)),
+            rasterized=len(table) > _MANY,
+            label=f"{label} ({mask.sum():,})",
+        )
+    legend = axes.legend(loc="upper left", handletextpad=0.1, borderaxespad=0.1)
+    for handle in legend.legend_handles:
+        if handle is not None:
+            handle.set_alpha(1)
+    axes.set_xlim(-0.02, 1.02)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.18 * (high - low))  # room for the legend
+    axes.set_xlabel("Δα, attention of top − of random item")
+    axes.set_ylabel("ΔJS")
+
+
+def draw_gaps(axes: Axes, result: Result) -> None:
+    """Draw the optimality gap of each ranking as a cumulative distribution.
+
+    The gap is the first flip over the size of the smallest flipping set, in the instances where
+    that set exists and is not everything. Those that never flip under the ranking count as an
+    infinite gap: the curve ends below 1.
+
+    Args:
+        axes: where to draw.
+        result: a finished run.
+    """
+    table = result.table("multi", ["row", "ranking", "first_flip", "fraction", "gap"])
+    minimal = table[(table["ranking"] == "minimal") & (table["first_flip"] > 0)]
+    table = table[table["row"].isin(minimal.loc[choosable(minimal["fraction"]), "row"])]
+    furthest = 2.0
+    for ranking in ("random", "attention", "gradient", "product"):
+        gaps = table.loc[table["ranking"] == ranking, "gap"]
+        if gaps.empty:
+            continue
+        finite = np.sort(np.maximum(gaps.dropna().to_numpy(), 1.0))
+        share = np.arange(1, len(finite) + 1) / len(gaps)
+        if len(finite):
+            furthest = max(furthest, float(finite[-1]))
+        axes.step(
+            np.concatenate([[1.0], finite]),
+            np.concatenate([[0.0], share]),
+            where="post",
+            color=COLOURS[ranking],
+            linestyle=STYLES[ranking],
+            linewidth=1.9,
+            label=NAMES[ranking],
+        )
+    axes.set_xscale("log")
+    axes.set_xlim(0.96, furthest * 1.1)
+    ticks = _log_ticks(0.96, furthest * 1.1)
+    axes.set_xticks(ticks, [f"{tick}×" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(0, 1.03)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.set_xlabel("Items erased over smallest set")
+    axes.set_ylabel("Share of instances")
+    if not axes.lines:
+        axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes)
+
+
+def _log_ticks(low: float, high: float) -> list[int]:
+    """Choose round numbers so far apart on a logarithmic axis that their labels do not touch."""
+    for steps, powers in (((1, 2, 3, 5), 1), ((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2)):
+        numbers = (step * 10**power for power in range(0, 19, powers) for step in steps)
+        ticks = [number for number in numbers if low <= number <= high]
+        # As shares of the axis: what lies between two ticks, and half of both labels.
+        gaps = np.diff(np.log(ticks)) / np.log(high / low)
+        needed = [(len(f"{a}{b}") / 2 + 2) * _DIGIT for a, b in itertools.pairwise(ticks)]
+        if (gaps >= needed).all():
+            break
+    return ticks
+
+
+FIGURES: dict[str, Draw] = {
+    "fractions": draw_fractions,
+    "divergences": draw_divergences,
+    "gaps": draw_gaps,
+}
+
+
+def fitted(name: str, width: int, lines: int = 3) -> str:
+    """Write a name as a label: in lines, shortened in the middle where they do not hold it.
+
+    Args:
+        name: of a model or corpus; nothing in it is markup.
+        width: characters of a line.
+        lines: at most, for a name without spaces.
+
+    Returns:
+        The label.
+
+    Example:
+        >>> fitted("costs 5$", 20), fitted("abcdefghij", 3)
+        ('costs 5\\\\$', 'abc\\nd…g\\nhij')
+    """
+    most = width * lines
+    if len(name) > most:
+        name = f"{name[: most // 2]}…{name[len(name) - (most - 1) // 2 :]}"
+    return "\n".join(textwrap.wrap(name, width)).replace("$", r"\$")
+
+
+def fill(axes: Axes, draw: Draw, result: Result) -> None:
+    """Draw a model's panel; "no data" where nothing of the model could be analysed."""
+    if result.result["counts"]["analysed"]:
+        draw(axes, result)
+        return
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes)
+
+
+def add_legend(figure: Figure, columns: int) -> None:
+    """Explain what the panels draw, once and below all of them: nothing is covered.
+
+    A panel that has a legend of its own has numbers in it.
+    """
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        if axes.get_legend() is None:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                found.setdefault(label, handle)
+    if found:
+        figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
+
+
+def panel(draw: Draw, result: Result) -> Figure:
+    """Draw one model's panel, untitled, for a page that has its own headings."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=PANEL, layout="constrained")
+        fill(figure.subplots(), draw, result)
+        add_legend(figure, 2)
+    return figure
+
+
+def side_by_side(draw: Draw, results: Sequence[Result]) -> Figure:
+    """Draw all models in one row of at most four panels, titled, as papers print them."""
+    columns = min(4, len(results))
+    rows = -(-len(results) // columns)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, result in zip(grid, results, strict=False):
+            fill(axes, draw, result)
+            axes.set_title(fitted(result.run["name"], 38))
+        for axes in grid[len(results) :]:
+            axes.set_axis_off()
+        add_legend(figure, 2 if columns == 1 else 4)
+    return figure
+
+
+def save(figure: Figure, path: Path, kinds: Sequence[str] = FORMATS) -> None:
+    """Write a figure as PNG, SVG and PDF, or some of them; `path` has no extension."""
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        # A name in a script that the font lacks shows as boxes here, and as text in the page.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        FigureCanvasAgg(figure)
+        for kind in kinds:
+            figure.savefig(path.with_name(f"{path.name}.{kind}"), metadata=dates[kind])
+
+
+def inline(figure: Figure, label: str) -> str:
+    """Give a figure as an SVG element for a page: text stays text, the width is the page's.
+
+    Args:
+        figure: the figure.
+        label: what it shows, for those who cannot see it.
+
+    Returns:
+        One `<svg>` element without a declaration or metadata.
+    """
+    buffer = io.StringIO()
+    with mpl.rc_context(STYLE | {"svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    escaped = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return re.sub(
+        r'^<svg ([^>]*?)width="[^"]*" height="[^"]*"|^<svg ([^>]*?)height="[^"]*" width="[^"]*"',
+        lambda match: f'<svg role="img" aria-label="{escaped}" {match[1] or match[2]}',
+        text,
+        count=1,
+    )

@@ -1,0 +1,171 @@
+"""What agrees and what disagrees with the paper, run by run, from saved results alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fastattnerase.studies.serrano_smith.experiment import Result
+from fastattnerase.studies.serrano_smith.grid import Grid
+from fastattnerase.studies.serrano_smith.sentences import percent
+
+TIMES = 1.6  # section 5.4
+_ENCODERS = ("rnn", "conv", "noenc")
+
+
+class Finding(NamedTuple):
+    """One claim of the paper on some runs.
+
+    Attributes:
+        claim: what the paper says.
+        corpus: where it was looked at.
+        model: the model, or the models that are compared.
+        holds: whether it holds there.
+        evidence: the numbers that say so.
+    """
+
+    claim: str
+    corpus: str
+    model: str
+    holds: bool
+    evidence: str
+
+
+def findings(grid: Grid) -> list[Finding]:
+    """Check the paper's claims on runs, by their point estimates.
+
+    Args:
+        grid: the runs.
+
+    Returns:
+        A finding for each claim and each run, or group of runs, that it is about.
+
+    Source:
+        Serrano and Smith 2019, sections 4 and 5.
+    """
+    found: list[Finding] = []
+    for (corpus, model), result in grid.cells.items():
+        if result.result["counts"]["analysed"]:
+            found += _of_run(corpus, model, result)
+    for corpus in grid.corpora:
+        for kind in ("HAN", "FLAN"):
+            found += _of_encoders(grid, corpus, kind)
+    order = {claim: place for place, claim in enumerate(dict.fromkeys(f.claim for f in found))}
+    return sorted(found, key=lambda f: order[f.claim])
+
+
+def tally(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Count for each claim in how many cases it holds."""
+    claims = dict.fromkeys(finding.claim for finding in found)
+    return [
+        {
+            "claim": claim,
+            "holds": sum(f.holds for f in found if f.claim == claim),
+            "of": sum(f.claim == claim for f in found),
+        }
+        for claim in claims
+    ]
+
+
+def _median(result: Result, ranking: str) -> float | None:
+    record = next(r for r in result.result["multi"] if r["ranking"] == ranking)
+    value: float | None = record["fraction"]["median"]["value"]
+    return value
+
+
+def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
+    medians = {r: _median(result, r) for r in ("random", "attention", "gradient", "product")}
+    known = {r: value for r, value in medians.items() if value is not None}
+    shown = ", ".join(f"{r} {percent(value, 1)}" for r, value in medians.items())
+    encoder = not model.endswith("noenc")
+    if encoder and len(known) == 4:
+        for ranking in ("gradient", "product"):
+            yield Finding(
+                f"With an encoder, {ranking} erases a smaller median fraction than attention (5.4)",
+                corpus,
+                model,
+                known[ranking] < known["attention"],
+                shown,
+            )
+    if len(known) == 4:
+        yield Finding(
+            "A random order erases the largest median fraction (5.4)",
+            corpus,
+            model,
+            all(known["random"] > value for r, value in known.items() if r != "random"),
+            shown,
+        )
+    pair = next(
+        p for p in result.result["pairs"] if (p["first"], p["second"]) == ("gradient", "attention")
+    )
+    wins, losses = pair["first_smaller"], pair["second_smaller"]
+    if encoder and wins + losses:
+        text = (
+            f"gradient {wins}, attention {losses}, ties {pair['ties']}; sign test p "
+            f"{pair['p_sign']:.2g}"
+        )
+        yield Finding(
+            f"With an encoder, gradient flips first at least {TIMES} times as often as attention "
+            "(5.4)",
+            corpus,
+            model,
+            wins >= TIMES * losses,
+            text,
+        )
+        share = pair["share_first_smaller"]["value"]
+        yield Finding(
+            "With an encoder, gradient finds the smaller set in over half of the instances (5.4, "
+            "10 of 16 models)",
+            corpus,
+            model,
+            share > 0.5,
+            f"{percent(share, 1)} of {pair['judged']}",
+        )
+    single = next(r for r in result.result["single"] if r["ranking"] == "attention")
+    cells = single["contingency"]
+    yield Finding(
+        "Erasing i* alone flips more often than erasing r alone (4.2)",
+        corpus,
+        model,
+        cells["only_top"]["count"] > cells["only_random"]["count"],
+        f"only i* {percent(cells['only_top']['value'], 1)}, only r "
+        f"{percent(cells['only_random']['value'], 1)}",
+    )
+    yield Finding(
+        "In most instances neither i* nor r flips the decision alone (4.2)",
+        corpus,
+        model,
+        cells["neither"]["value"] > 0.5,
+        percent(cells["neither"]["value"], 1),
+    )
+    negative = single["negative_delta_js"]["value"]
+    yield Finding(
+        "ΔJS is negative in few instances, below a tenth (4.1)",
+        corpus,
+        model,
+        negative < 0.1,
+        percent(negative, 1),
+    )
+
+
+def _of_encoders(grid: Grid, corpus: str, kind: str) -> Iterator[Finding]:
+    medians = {}
+    for encoder in _ENCODERS:
+        result = grid.cells.get((corpus, kind + encoder))
+        if result is not None:
+            values = {r: _median(result, r) for r in ("attention", "random")}
+            medians[encoder] = values
+    for more, less in (("rnn", "conv"), ("conv", "noenc"), ("rnn", "noenc")):
+        if more not in medians or less not in medians:
+            continue
+        for ranking in ("attention", "random"):
+            high, low = medians[more][ranking], medians[less][ranking]
+            if high is None or low is None:
+                continue
+            yield Finding(
+                f"Less contextualisation flips earlier: {less} before {more}, by {ranking} (5.6)",
+                corpus,
+                f"{kind}{more}, {kind}{less}",
+                low < high,
+                f"median {percent(high, 1)} with {more}, {percent(low, 1)} with {less}",
+            )

@@ -1,0 +1,302 @@
+"""The paper's figures in a form that hides nothing: all points, intervals, the smallest set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
+
+from fastattnerase.studies.serrano_smith.experiment import CELLS, RULES, Result
+from fastattnerase.studies.serrano_smith.figures import (
+    COLOURS,
+    NAMES,
+    STYLE,
+    STYLES,
+    add_legend,
+    fill,
+    fitted,
+)
+from fastattnerase.studies.serrano_smith.grid import Grid
+
+_BINS = 10  # of Δα
+_NEGATIVE = 1e-9
+_MARKERS = {"random": "s", "attention": "o", "gradient": "^", "product": "D", "minimal": "*"}
+_RULE_COLOURS = {"different": "#0072b2", "uniform": "#009e73", "legacy": "#c43c00"}
+
+Draw = Callable[[Axes, Result], None]
+Floats = NDArray[np.float64]
+
+
+def figures(grid: Grid) -> Iterator[tuple[str, Figure]]:
+    """Draw the better form of every figure.
+
+    Args:
+        grid: the runs.
+
+    Yields:
+        Names that begin with the number of the paper's figure, and figures: `figure-03-density`,
+        `figure-04-shares`, `figure-05-curves`, `figure-09-rules`, `figure-10-medians`,
+        `figure-11-medians`, `section-5-4-pairs`.
+    """
+    yield "figure-03-density", _panels(grid, draw_density)
+    yield "figure-04-shares", _panels(grid, draw_negative_shares)
+    yield "figure-05-curves", _panels(grid, draw_curves)
+    yield "figure-09-rules", _panels(grid, draw_rules)
+    yield "figure-10-medians", medians(grid, "fraction", "Median fraction erased at first flip")
+    yield "figure-11-medians", medians(grid, "mass", "Median attention mass erased at first flip")
+    yield "section-5-4-pairs", pairs(grid)
+
+
+def _panels(grid: Grid, draw: Draw) -> Figure:
+    rows, columns = len(grid.models), len(grid.corpora)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(3.6 * columns, 2.7 * rows), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for row, model in enumerate(grid.models):
+            for column, corpus in enumerate(grid.corpora):
+                axis = axes[row, column]
+                if (corpus, model) not in grid.cells:
+                    axis.set_axis_off()
+                    continue
+                fill(axis, draw, grid.cells[corpus, model])
+                axis.set_title(fitted(" ".join(filter(None, (corpus, model))), 42), fontsize=9)
+        add_legend(figure, 3 if columns == 1 else 5)
+    return figure
+
+
+def _edges(differences: Floats) -> Floats:
+    """Give the edges of bins of Δα, from 0 to 1 or to the largest where all are small."""
+    largest = float(differences.max(initial=0.0))
+    return np.linspace(0, 1 if largest > 0.5 or largest <= 0 else 1.02 * largest, _BINS + 1)
+
+
+def draw_density(axes: Axes, result: Result) -> None:
+    """Draw ΔJS against Δα of all instances as density, with quartiles of ΔJS along Δα."""
+    table = result.table("single", ["ranking", "delta_alpha", "delta_js"])
+    table = table[table["ranking"] == "attention"]
+    x, y = table["delta_alpha"].to_numpy(), table["delta_js"].to_numpy()
+    axes.axhline(0, color="#4a5058", linewidth=0.8)
+    if len(x):
+        cells = axes.hexbin(
+            x, y, gridsize=45, mincnt=1, cmap="Blues", linewidths=0.1, rasterized=True
+        )
+        # One instance is visible, too: the palest colour stands for a fifth of one.
+        counts = np.asarray(cells.get_array())
+        cells.set_norm(LogNorm(0.2, max(1.0, float(np.max(counts)))))
+        edges = _edges(x)
+        places = np.clip(np.digitize(x, edges) - 1, 0, _BINS - 1)
+        some = [b for b in range(_BINS) if (places == b).sum() >= 5]
+        if some:
+            middle = [(edges[b] + edges[b + 1]) / 2 for b in some]
+            quartiles = np.array([np.percentile(y[places == b], [25, 50, 75]) for b in some])
+            axes.fill_between(middle, quartiles[:, 0], quartiles[:, 2], color="#d98200", alpha=0.25)
+            axes.plot(middle, quartiles[:, 1], color="#b85f00", linewidth=1.6)
+    axes.set_xlim(0, _edges(x)[-1])
+    axes.locator_params(axis="x", nbins=5)
+    axes.ticklabel_format(axis="both", style="sci", scilimits=(-2, 3))
+    axes.set_xlabel("Δα")
+    axes.set_ylabel("ΔJS")
+
+
+def draw_negative_shares(axes: Axes, result: Result) -> None:
+    """Draw the share of instances with a negative ΔJS along Δα, with Wilson's intervals."""
+    table = result.table("single", ["ranking", "delta_alpha", "delta_js"])
+    table = table[table["ranking"] == "attention"]
+    x, y = table["delta_alpha"].to_numpy(), table["delta_js"].to_numpy()
+    edges = _edges(x)
+    places = np.clip(np.digitize(x, edges) - 1, 0, _BINS - 1)
+    for number in range(_BINS):
+        of_bin = y[places == number]
+        if not len(of_bin):
+            continue
+        count = int((of_bin < -_NEGATIVE).sum())
+        low, high = wilson(count, len(of_bin))
+        middle = (edges[number] + edges[number + 1]) / 2
+        axes.vlines(middle, low, high, color=COLOURS["attention"], linewidth=1.4)
+        axes.plot(middle, count / len(of_bin), "o", color=COLOURS["attention"], markersize=4)
+        axes.text(middle, 1.01, f"{len(of_bin):,}", ha="center", fontsize=6, color="#565e68")
+    axes.set_xlim(0, edges[-1])
+    axes.locator_params(axis="x", nbins=5)
+    axes.ticklabel_format(axis="x", style="sci", scilimits=(-2, 3))
+    axes.set_ylim(0, 1.06)
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    axes.set_xlabel("Δα")
+    axes.set_ylabel("ΔJS < 0")
+
+
+def wilson(count: int, total: int, z: float = 1.959963984540054) -> tuple[float, float]:
+    """Give Wilson's interval of a share.
+
+    Args:
+        count: successes.
+        total: trials, at least 1.
+        z: of the coverage; default: 95 %.
+
+    Returns:
+        Its ends.
+
+    Source:
+        E. B. Wilson 1927.
+
+    Example:
+        >>> from fastattnerase.studies.serrano_smith.full_figures import wilson
+        >>> [round(end, 3) for end in wilson(0, 10)]
+        [0.0, 0.278]
+    """
+    share = count / total
+    middle = share + z * z / (2 * total)
+    half = z * np.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    scale = 1 + z * z / total
+    return max(0.0, float((middle - half) / scale)), min(1.0, float((middle + half) / scale))
+
+
+def draw_curves(axes: Axes, result: Result) -> None:
+    """Draw the share of decisions changed against the fraction erased: never-flipping included."""
+    table = result.table("multi", ["ranking", "first_flip", "fraction"])
+    for ranking in NAMES:
+        of_ranking = table[table["ranking"] == ranking]
+        if of_ranking.empty:
+            continue
+        flipped = of_ranking.loc[of_ranking["first_flip"] > 0, "fraction"]
+        fractions = np.sort(flipped.to_numpy())
+        share = np.arange(1, len(fractions) + 1) / len(of_ranking)
+        axes.step(
+            np.concatenate([[0.0], fractions, [1.0]]),
+            np.concatenate([[0.0], share, share[-1:] if len(share) else [0.0]]),
+            where="post",
+            color=COLOURS[ranking],
+            linestyle=STYLES[ranking],
+            linewidth=1.5,
+            label=NAMES[ranking],
+        )
+    axes.set_xlim(0, 1)
+    axes.set_ylim(-0.02, 1.02)  # a curve at 0 is seen
+    axes.set_xlabel("Fraction erased")
+    axes.set_ylabel("Decisions changed")
+
+
+def draw_rules(axes: Axes, result: Result) -> None:
+    """Draw the decision-flip table of attention in exact expectation under each rule for r."""
+    record = next(r for r in result.result["single"] if r["ranking"] == "attention")
+    labels = {
+        "both": "both",
+        "only_top": "only i*",
+        "only_random": "only r",
+        "neither": "neither",
+        "same_item": "r is i*",
+    }
+    cells = [*CELLS[:3], "same_item"]
+    for number, rule in enumerate(RULES):
+        for place, cell in enumerate(cells):
+            _interval(
+                axes,
+                record["expected_contingency"][rule][cell],
+                place + 0.2 * (number - 1),
+                _RULE_COLOURS[rule],
+                "o",
+                f"r by the rule {rule}" if place == 0 else None,
+            )
+    axes.set_xticks(range(len(cells)), [labels[cell] for cell in cells])
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    axes.grid(False, axis="x")
+
+
+def medians(grid: Grid, quantity: str, label: str) -> Figure:
+    """Draw medians with intervals, a panel for each corpus, a group for each model."""
+
+    def of(result: Result) -> Iterator[tuple[str, dict[str, Any]]]:
+        for record in result.result["multi"]:
+            if record["ranking"] in NAMES:
+                yield record["ranking"], record[quantity]["median"]
+
+    return _dots(grid, of, label, NAMES, COLOURS, _MARKERS)
+
+
+def pairs(grid: Grid) -> Figure:
+    """Draw how often one ranking flips with fewer items than another (section 5.4)."""
+    names = {
+        "gradient/attention": "Gradient before attention",
+        "product/attention": "Product before attention",
+        "attention/random": "Attention before random",
+    }
+    colours = {
+        "gradient/attention": COLOURS["gradient"],
+        "product/attention": COLOURS["product"],
+        "attention/random": COLOURS["attention"],
+    }
+    markers = dict.fromkeys(names, "o")
+
+    def of(result: Result) -> Iterator[tuple[str, dict[str, Any]]]:
+        for record in result.result["pairs"]:
+            key = f"{record['first']}/{record['second']}"
+            if key in names:
+                yield key, record["share_first_smaller"]
+
+    return _dots(grid, of, "Share with the smaller set", names, colours, markers)
+
+
+def _dots(
+    grid: Grid,
+    of: Callable[[Result], Iterator[tuple[str, dict[str, Any]]]],
+    label: str,
+    names: dict[str, str],
+    colours: dict[str, str],
+    markers: dict[str, str],
+) -> Figure:
+    keys = list(names)
+    with mpl.rc_context(STYLE):
+        columns = len(grid.corpora)
+        size = (max(3.2, 0.8 * len(grid.models) + 0.9) * columns, 3.4)
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(1, columns, squeeze=False, sharey=True)[0]
+        shown: dict[str, Any] = {}
+        for axis, corpus in zip(axes, grid.corpora, strict=True):
+            models = [model for model in grid.models if (corpus, model) in grid.cells]
+            for place, model in enumerate(models):
+                for key, estimate in of(grid.cells[corpus, model]):
+                    x = place + 0.7 * (keys.index(key) - (len(keys) - 1) / 2) / len(keys)
+                    drawn = _interval(axis, estimate, x, colours[key], markers[key], None)
+                    if drawn is not None:
+                        shown[key] = drawn
+            labels = [fitted(model, 16) for model in models]
+            axis.set_xticks(range(len(models)), labels, rotation=20, fontsize=7.5)
+            axis.set_xlim(-0.6, max(len(models), 1) - 0.4)
+            axis.set_ylim(-0.03, 1.03)
+            axis.grid(False, axis="x")
+            axis.set_title(fitted(corpus, 30))
+        axes[0].set_ylabel(label)
+        if shown:
+            order = [key for key in keys if key in shown]
+            figure.legend(
+                [shown[key] for key in order],
+                [names[key] for key in order],
+                loc="outside lower center",
+                ncols=len(order),
+            )
+    return figure
+
+
+def _interval(
+    axes: Axes,
+    estimate: dict[str, float | None],
+    x: float,
+    colour: str,
+    marker: str,
+    label: str | None,
+) -> Any:
+    value, low, high = (estimate[key] for key in ("value", "low", "high"))
+    if value is None or low is None or high is None:
+        return None
+    axes.vlines(x, low, high, color=colour, linewidth=1.4)
+    (drawn,) = axes.plot(
+        x, value, marker=marker, color=colour, markersize=5, linestyle="none", label=label
+    )
+    return drawn

@@ -1,0 +1,222 @@
+"""The report: one HTML file that opens from disk, with figures and tables as files beside it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.serrano_smith import figures, full_figures, paper_figures, sentences
+from fastattnerase.studies.serrano_smith.experiment import SINGLE_RANKINGS, Result
+from fastattnerase.studies.serrano_smith.findings import findings, tally
+from fastattnerase.studies.serrano_smith.grid import arrange
+from fastattnerase.studies.serrano_smith.tables import latex, paper_tables, tables
+
+PAGE = "report.html"
+_LABELS = {
+    "fractions": "Box plots of the fraction of items erased at the first decision flip, a box for "
+    "each ranking.",
+    "divergences": "Scatter plot of the difference in output divergence against the difference in "
+    "attention.",
+    "gaps": "Cumulative distribution of items erased as a multiple of the smallest flipping set, "
+    "a line for each ranking.",
+}
+_CAPTIONS = {
+    "figure-03": "Figure 3: ΔJS against Δα, {models}, thinned and clipped as in the paper.",
+    "figure-04": "Figure 4: instances with a negative ΔJS by Δα, {models}.",
+    "figure-05": "Figure 5: fraction erased at the first flip, {models}.",
+    "figure-06": "Figure 6: fraction erased at the first flip, {models}.",
+    "figure-07": "Figure 7: ΔJS against Δα, all models.",
+    "figure-08": "Figure 8: instances with a negative ΔJS by Δα, all models.",
+    "figure-09": "Figure 9: decision flips of the item with most attention and of a random one.",
+    "figure-10": "Figure 10: fraction erased at the first flip, all models.",
+    "figure-11": "Figure 11: attention mass erased at the first flip, all models.",
+    "figure-12": "Figure 12: as figure 9, for the item with the largest gradient.",
+    "figure-13": "Figure 13: as figure 9, for the item with the largest attention times gradient.",
+    "figure-03-density": "For figures 3 and 7: all instances as density; median and quartiles of "
+    "ΔJS along Δα.",
+    "figure-04-shares": "For figures 4 and 8: share of negative ΔJS along Δα, with 95 % intervals; "
+    "above, how many instances there are.",
+    "figure-05-curves": "For figures 5, 6 and 10: decisions changed against the fraction erased. "
+    "Instances that never flip count, so curves end below 1; all random orders; the smallest set.",
+    "figure-09-rules": "For figure 9 and table 2: exact expectations under each rule of drawing r, "
+    "with intervals. Under the published code’s rule r can be i* itself.",
+    "figure-10-medians": "For figures 5, 6 and 10: medians with intervals.",
+    "figure-11-medians": "For figure 11: medians with intervals.",
+    "section-5-4-pairs": "For section 5.4: how often a ranking needs fewer items than another.",
+}
+_RANDOM_ITEM = {
+    "different": "uniformly among the items but the top one",
+    "uniform": "uniformly among all items, so that it can be the top one",
+    "legacy": "as in the published code: among all items but the first, the top one included",
+}
+_EXCLUDED = {
+    "empty": "without any item",
+    "length_1": "with a single item: only one order exists",
+    "non_finite": "with NaN or infinite values",
+}
+
+
+def build(results: Sequence[Result], folder: Path) -> Path:
+    """Write a report on one run or several, side by side.
+
+    Args:
+        results: finished runs, with distinct names.
+        folder: where to: `report.html`, `figures/*.{png,svg,pdf}`, `tables/*.{csv,tex}`, and in
+            `paper` the paper's figures as PNG and PDF and its tables as CSV and LaTeX.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        RunError: no runs, or two of one name.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from fastattnerase.studies.serrano_smith import experiment
+        >>> from fastattnerase.studies.serrano_smith.report import build
+        >>> build([experiment.load(Path("run"))], Path("out"))  # doctest: +SKIP
+    """
+    names = [result.run["name"] for result in results]
+    if not names:
+        raise RunError("no runs to report on")
+    if len(set(names)) < len(names):
+        raise RunError(
+            f"runs of a report need distinct names (erase --name), given: {', '.join(names)}"
+        )
+    for part in ("figures", "tables", "paper"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    for name, draw in figures.FIGURES.items():
+        figures.save(figures.side_by_side(draw, results), folder / "figures" / name)
+    grid = arrange(results)
+    of_paper, better = [], []
+    for name, figure in paper_figures.figures(grid):
+        figures.save(figure, folder / "paper" / name, kinds=("png", "pdf"))
+        shown = ", ".join(paper_figures.models_of(name, grid))
+        of_paper.append((name, _CAPTIONS[name].format(models=shown)))
+    for name, figure in full_figures.figures(grid):
+        figures.save(figure, folder / "figures" / name, kinds=("png", "pdf"))
+        picture = (folder / "figures" / f"{name}.png").read_bytes()
+        better.append((name, _CAPTIONS[name], base64.b64encode(picture).decode()))
+    paper_form = paper_tables(grid)
+    for place, made in (("tables", tables(results)), ("paper", paper_form)):
+        for name, table in made.items():
+            table.to_csv(folder / place / f"{name}.csv", index=False)
+            numbers = "%.1f" if name.startswith(("table-", "figure-")) else "%.4g"
+            (folder / place / f"{name}.tex").write_text(latex(table, numbers), encoding="utf-8")
+    found = findings(grid)
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("fastattnerase.studies.serrano_smith"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {
+        "percent": sentences.percent,
+        "number": sentences.number,
+        "times": sentences.times,
+    }
+    page = environment.get_template("report.html.j2").render(
+        models=[_model(result) for result in results],
+        grid=grid,
+        findings=found,
+        tally=tally(found),
+        accuracies=_shown(paper_form["table-3"]),
+        corpora=_shown(paper_form["table-1"]),
+        paper_figures=of_paper,
+        better_figures=better,
+        names=figures.NAMES,
+        colours=figures.COLOURS,
+        excluded=_EXCLUDED,
+        random_item=_RANDOM_ITEM,
+        single_rankings=SINGLE_RANKINGS,
+        good=sentences.GOOD,
+        fair=sentences.FAIR,
+    )
+    partial = folder / f"{PAGE}.partial"
+    partial.write_text(page, encoding="utf-8")
+    partial.replace(folder / PAGE)
+    return folder / PAGE
+
+
+def _shown(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Give the titles and cells of a table as text."""
+    cells = [
+        ["–" if pd.isna(value) else str(value) for value in row]
+        for row in table.itertuples(index=False, name=None)
+    ]
+    return [str(title) for title in table.columns], cells
+
+
+def _model(result: Result) -> dict[str, Any]:
+    name = result.run["name"]
+    return {
+        "name": name,
+        "run": result.run,
+        "counts": result.result["counts"],
+        "multi": {record["ranking"]: record for record in result.result["multi"]},
+        "single": {record["ranking"]: record for record in result.result["single"]},
+        "pairs": result.result["pairs"],
+        "verdict": sentences.verdict(result),
+        "typical_gap": sentences.typical_gap(result, "attention"),
+        "paragraphs": sentences.paragraphs(result),
+        "figures": {
+            # Labels come from this module and names are escaped: the markup is ours.
+            figure: Markup(
+                figures.inline(figures.panel(draw, result), f"{name}: {_LABELS[figure]}")
+            )
+            for figure, draw in figures.FIGURES.items()
+        },
+        "exhibits": [_exhibit(exhibit, result) for exhibit in result.result["exhibits"]],
+        "settings": _flatten(
+            {key: result.run[key] for key in ("config", "source", "versions", "machine")}
+        ),
+    }
+
+
+def _exhibit(exhibit: dict[str, Any], result: Result) -> dict[str, Any]:
+    classes = result.run["classes"]
+    strongest = max(exhibit["weights"], default=0.0)
+    erased, minimal = set(exhibit["erased"]), set(exhibit["minimal"])
+
+    def name(label: int | None) -> str | None:
+        return None if label is None or label < 0 else classes[label]
+
+    return exhibit | {
+        "gold_name": name(exhibit["gold"]),
+        "label_name": name(exhibit["label"]),
+        "flip_name": name(exhibit["flip_label"]),
+        "spans": [
+            {
+                "text": text,
+                "weight": weight,
+                # Darkness of the background; 0.8 keeps black text readable on the darkest.
+                "shade": round(0.8 * weight / strongest, 3) if strongest > 0 else 0.0,
+                "erased": place in erased,
+                "minimal": place in minimal,
+            }
+            for place, (text, weight) in enumerate(
+                zip(exhibit["items"], exhibit["weights"], strict=True)
+            )
+        ],
+    }
+
+
+def _flatten(content: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for key, value in content.items():
+        name = f"{prefix}{key}".replace("_", " ")
+        if isinstance(value, dict):
+            rows += _flatten(value, f"{name} · ")
+        elif value is not None:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            rows.append((name, shown))
+    return rows

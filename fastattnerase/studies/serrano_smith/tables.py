@@ -1,0 +1,295 @@
+"""Tables of the erasure experiments, one row a model and ranking, from saved results alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from fastattnerase.statistics.paired import Paired, compare
+from fastattnerase.studies.serrano_smith.experiment import CELLS, RULES, Result
+from fastattnerase.studies.serrano_smith.findings import findings
+from fastattnerase.studies.serrano_smith.grid import Grid, arrange, without_single_sentences
+
+STATISTICS = ("mean", "q1", "median", "q3")
+
+
+def tables(results: Sequence[Result]) -> dict[str, pd.DataFrame]:
+    """Make every table of a report.
+
+    Args:
+        results: finished runs.
+
+    Returns:
+        By name: `models`, `multi_weight`, `single_weight`, `contingency`, `pairs`, `exclusions`
+        and `findings`. Estimates take three columns: the value, `…_low` and `…_high`, the ends of
+        its interval. How far from the exact smallest set: `gap_…` and `share_optimal` in
+        `multi_weight`, `share_optimal` of the better ranking in `pairs`, `any_item_flips`, the
+        share in which some item flips the decision alone, in the two single-weight tables.
+
+    Example:
+        >>> from fastattnerase.studies.serrano_smith.tables import tables
+        >>> sorted(tables([]))[:3]
+        ['contingency', 'exclusions', 'findings']
+    """
+    rows: dict[str, list[dict[str, Any]]] = {
+        "models": [],
+        "multi_weight": [],
+        "single_weight": [],
+        "contingency": [],
+        "pairs": [],
+        "exclusions": [],
+    }
+    for result in results:
+        name = {"model": result.run["name"]}
+        rows["models"].append(name | _model(result))
+        rows["multi_weight"] += [name | row for row in _multi(result)]
+        rows["single_weight"] += [name | row for row in _single(result)]
+        rows["contingency"] += [name | row for row in _contingency(result)]
+        rows["pairs"] += [name | row for row in _pairs(result)]
+        rows["exclusions"] += [name | row for row in _exclusions(result)]
+    found = [finding._asdict() for finding in findings(arrange(results))]
+    return {table: pd.DataFrame(records) for table, records in (rows | {"findings": found}).items()}
+
+
+def _flat(name: str, estimate: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {
+        name: estimate["value"],
+        f"{name}_low": estimate["low"],
+        f"{name}_high": estimate["high"],
+    }
+
+
+def _model(result: Result) -> dict[str, Any]:
+    counts = result.result["counts"]
+    return {
+        "instances": counts["instances"],
+        "accuracy": counts["accuracy"],
+        **{f"excluded_{reason}": count for reason, count in counts["excluded"].items()},
+        "analysed": counts["analysed"],
+        "label_is_bias_label": counts["label_is_bias_label"],
+        "near_ties": counts["near_ties"],
+        "compared_with_model": counts["compared_with_model"],
+        "label_differs_from_model": counts["label_differs_from_model"],
+        **_flat("uniform_kl_mean", result.result["uniform"]["kl"]["mean"]),
+        **_flat("uniform_js_mean", result.result["uniform"]["js"]["mean"]),
+        **_flat("attention_gap_median", _gap(result)),
+    }
+
+
+def _gap(result: Result) -> Mapping[str, float | None]:
+    record = next(r for r in result.result["multi"] if r["ranking"] == "attention")
+    gap: Mapping[str, float | None] = record["gap"]["median"]
+    return gap
+
+
+def _multi(result: Result) -> Iterator[dict[str, Any]]:
+    for record in result.result["multi"]:
+        row = {key: record[key] for key in ("ranking", "orders", "instances", "flipped", "never")}
+        row |= _flat("share_flipped", record["share_flipped"])
+        row |= _flat("share_optimal", record["share_optimal"])
+        for quantity in ("fraction", "mass", "gap"):
+            for statistic in STATISTICS:
+                row |= _flat(f"{quantity}_{statistic}", record[quantity][statistic])
+        for statistic in STATISTICS:
+            row |= _flat(f"common_fraction_{statistic}", record["common"][statistic])
+        yield row
+
+
+def _single(result: Result) -> Iterator[dict[str, Any]]:
+    for record in result.result["single"]:
+        row = {"ranking": record["ranking"], "instances": record["instances"]}
+        row |= _flat("negative_delta_js", record["negative_delta_js"])
+        row |= _flat("any_item_flips", record["share_any_item_flips"])
+        cells = record["contingency"]
+        row |= _test(compare(cells["only_top"]["count"], cells["only_random"]["count"]))
+        for quantity in ("delta_js", "delta_alpha", "expected_delta_js"):
+            for statistic in STATISTICS:
+                row |= _flat(f"{quantity}_{statistic}", record[quantity][statistic])
+        yield row
+
+
+def _test(test: Paired) -> dict[str, Any]:
+    """Name McNemar's test and the sign test of discordant pairs, and whether the first is exact."""
+    return {
+        "mcnemar": test.statistic,
+        "p_mcnemar": test.p_mcnemar,
+        "mcnemar_exact": test.exact,
+        "p_sign": test.p_sign,
+    }
+
+
+def _contingency(result: Result) -> Iterator[dict[str, Any]]:
+    for record in result.result["single"]:
+        for cell in (*CELLS, "same_item"):
+            row = {
+                "ranking": record["ranking"],
+                "random_item": result.run["config"]["random_item"],
+                "cell": cell,
+            }
+            if cell in CELLS:
+                drawn = record["contingency"][cell]
+                row |= {"count": drawn["count"], **_flat("share", drawn)}
+            for rule in RULES:
+                row |= _flat(f"expected_{rule}", record["expected_contingency"][rule][cell])
+            yield row | _flat("any_item_flips", record["share_any_item_flips"])
+
+
+def _pairs(result: Result) -> Iterator[dict[str, Any]]:
+    for record in result.result["pairs"]:
+        row: dict[str, Any] = {}
+        for key, value in record.items():
+            if key == "p_mcnemar":
+                test = compare(record["flips_only_first"], record["flips_only_second"])
+                row |= {"p_mcnemar": test.p_mcnemar, "mcnemar_exact": test.exact}
+            elif key != "share_first_smaller":
+                row[key] = value
+        yield row | _flat("share_first_smaller", record["share_first_smaller"])
+
+
+def _exclusions(result: Result) -> Iterator[dict[str, Any]]:
+    """Count what the paper's words leave out, and what its code left out."""
+    counts = result.result["counts"]
+    never = counts["never_flip"]
+    single = counts["excluded"]["length_1"]
+    yield {"convention": "paper and code", "what": "length 1", "instances": single}
+    yield {
+        "convention": "paper",
+        "what": "decision never changed under any ranking",
+        "instances": never["paper"],
+    }
+    for ranking, count in never["code"].items():
+        yield {"convention": "code", "what": f"never flips by {ranking}", "instances": count}
+    yield {
+        "convention": "neither",
+        "what": "kept: flips under all rankings",
+        "instances": never["flip_under_all"],
+    }
+
+
+# --- the paper's tables --------------------------------------------------------------------------
+
+
+def paper_tables(grid: Grid) -> dict[str, pd.DataFrame]:
+    """Make tables 1 to 3 in the paper's form, and the tables of its figures 9, 12 and 13.
+
+    Args:
+        grid: the runs.
+
+    Returns:
+        By name: `table-1` (data sets; empty where runs are of no study), `table-2` (decision flips
+        of the HANrnn, or of the first model), `table-3` (accuracies in percent, the paper's beside
+        them where a corpus is one of the paper's), `figure-09`, `figure-12`, `figure-13` (decision
+        flips of all models by attention, gradient and product) and `section-5-4` (share of
+        documents in which the gradient flips first; documents of one sentence are left out of all
+        models where a hierarchical one tells which).
+
+    Source:
+        Serrano and Smith 2019.
+    """
+    recurrent = grid.some(["HANrnn"])
+    return {
+        "table-1": _corpora(grid),
+        "table-2": _flips(grid, recurrent, "attention"),
+        "table-3": _accuracies(grid),
+        "figure-09": _flips(grid, grid.models, "attention"),
+        "figure-12": _flips(grid, grid.models, "gradient"),
+        "figure-13": _flips(grid, grid.models, "product"),
+        "section-5-4": _gradient_first(grid),
+    }
+
+
+def _corpora(grid: Grid) -> pd.DataFrame:
+    rows = []
+    for corpus in grid.corpora:
+        result = next(r for (name, _), r in grid.cells.items() if name == corpus)
+        about = result.run["source"].get("statistics")
+        if about is None:
+            continue
+        documents = about["documents"]
+        rows.append(
+            {
+                "Dataset": corpus,
+                "Av. # Words": round(about["words_mean"]),
+                "(s.d.) words": round(about["words_sd"]),
+                "Av. # Sents.": round(about["sentences_mean"], 1),
+                "(s.d.) sents.": round(about["sentences_sd"], 1),
+                "# Train. + Dev.": documents["train"] + documents["dev"],
+                "# Test": documents["test"],
+                "# Classes": len(about["classes"]),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _flips(grid: Grid, models: Sequence[str], ranking: str) -> pd.DataFrame:
+    rows = []
+    for model in models:
+        for corpus, result in grid.row(model):
+            record = next(r for r in result.result["single"] if r["ranking"] == ranking)
+            row: dict[str, Any] = {"Dataset": corpus, "Model": model}
+            for cell, title in zip(
+                CELLS, ("both flip", "only i* flips", "only r flips", "neither"), strict=True
+            ):
+                row[title] = _percent(record["contingency"][cell]["value"])
+            row["some item flips"] = _percent(record["share_any_item_flips"]["value"])
+            rows.append(row | {"instances": record["instances"]})
+    return pd.DataFrame(rows)
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else round(100 * value, 1)
+
+
+def _accuracies(grid: Grid) -> pd.DataFrame:
+    from fastattnerase.studies.serrano_smith.presets import PUBLISHED_ACCURACY
+
+    rows = []
+    for corpus in grid.corpora:
+        row: dict[str, Any] = {"Dataset": corpus}
+        paper: dict[str, Any] = {}
+        for model in grid.models:
+            result = grid.cells.get((corpus, model))
+            row[model] = None if result is None else _percent(result.result["counts"]["accuracy"])
+            about = None if result is None else result.run["source"].get("paper")
+            if about is not None:
+                key = f"{about.split()[0].lower()}-{model.lower()}"
+                if key in PUBLISHED_ACCURACY:
+                    paper |= {"Dataset": f"{about} (paper)", model: PUBLISHED_ACCURACY[key]}
+        rows += [row, paper] if paper else [row]
+    return pd.DataFrame(rows)
+
+
+def _gradient_first(grid: Grid) -> pd.DataFrame:
+    rows = []
+    for corpus in grid.corpora:
+        several = without_single_sentences(grid, corpus)
+        for model in grid.models:
+            result = grid.cells.get((corpus, model))
+            if result is None:
+                continue
+            ids = several(result.table("instances", ["row", "id", "excluded"]))
+            flips = result.table("multi", ["row", "ranking", "order", "first_flip"])
+            flips = flips[(flips["order"] == 0) & flips["row"].isin(ids["row"])]
+            wide = flips.pivot(index="row", columns="ranking", values="first_flip")
+            share = None
+            if len(wide):
+                gradient, attention = wide["gradient"], wide["attention"]
+                wins = (gradient > 0) & ((attention < 0) | (gradient < attention))
+                share = round(float(wins.mean()), 4)
+            rows.append(
+                {
+                    "Dataset": corpus,
+                    "Model": model,
+                    "gradient first": share,
+                    "documents": len(wide),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def latex(table: pd.DataFrame, numbers: str = "%.4g") -> str:
+    """Write a table in LaTeX with the rules of booktabs; missing numbers are dashes."""
+    text: str = table.to_latex(index=False, escape=True, na_rep="--", float_format=numbers)
+    return text

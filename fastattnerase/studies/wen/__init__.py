@@ -1,0 +1,1 @@
+"""Wen, Subbalakshmi and Yang (2022): does information follow attention?"""

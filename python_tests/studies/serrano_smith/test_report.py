@@ -1,0 +1,397 @@
+"""The report: what is in it, that it is well formed, and that it needs no network."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from studies.serrano_smith.hand_made import HandMade
+
+from fastattnerase import AttentionBatch
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.serrano_smith import experiment, sentences
+from fastattnerase.studies.serrano_smith.experiment import Chunk, Config, Result
+from fastattnerase.studies.serrano_smith.figures import FIGURES, FORMATS, panel
+from fastattnerase.studies.serrano_smith.report import build
+from fastattnerase.studies.serrano_smith.tables import tables
+
+FAST = Config(resamples=20, exhibits=3)
+INF = float("inf")
+VOID = {"meta", "br", "img", "hr", "input", "link"}
+
+
+class Page(HTMLParser):
+    """Tags of a page; complains where one is not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+        self.hidden = False
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [
+            value or "" for name, value in attrs if name.split(":")[-1] in ("href", "src")
+        ]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [
+        experiment.run(HandMade(), FAST, folder / "a", name="first <model> & more"),
+        experiment.run(HandMade(rows=[0, 3, 4, 4, 4]), FAST, folder / "b", name="second"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(results: list[Result], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    assert build(results, folder) == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Page:
+    return Page((folder / "report.html").read_text(encoding="utf-8"))
+
+
+def test_the_page_is_well_formed_and_loads_nothing(folder: Path, page: Page) -> None:
+    assert page.open == []
+    assert page.links
+    for link in page.links:
+        # Pictures are inside; what lies beside the page is linked, not loaded.
+        assert link.startswith(("#", "data:image/png;base64,")) or (folder / link).is_file()
+    loaded = re.findall(r'src="([^"]{22})', (folder / "report.html").read_text(encoding="utf-8"))
+    assert set(loaded) == {"data:image/png;base64,"}
+    assert not {"script", "link", "iframe", "object"} & set(page.tags)
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+    assert str(folder) not in text
+
+
+def test_links_within_the_page_lead_somewhere(folder: Path, page: Page) -> None:
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    anchors = set(re.findall(r'<section id="([^"]+)"', text))
+    targets = {link[1:] for link in page.links if re.fullmatch(r"#[a-z-]+", link)}
+    assert targets == anchors
+    assert len(anchors) == 10
+
+
+def test_names_and_texts_are_escaped(page: Page, folder: Path) -> None:
+    assert "first <model> & more" in page.text
+    assert "<w1>" in page.text
+    assert "<w1>" not in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_every_figure_is_in_the_page_and_on_disk(folder: Path, page: Page) -> None:
+    assert page.tags.count("svg") == len(FIGURES) * 2
+    starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+    for figure in FIGURES:
+        for kind in FORMATS:
+            content = (folder / "figures" / f"{figure}.{kind}").read_bytes()
+            assert content.startswith(starts[kind])
+            assert len(content) > 2000
+
+
+def test_every_table_is_on_disk(folder: Path, results: list[Result]) -> None:
+    made = tables(results)
+    assert set(made) == {
+        "models", "multi_weight", "single_weight", "contingency", "pairs", "exclusions", "findings",
+    }  # fmt: skip
+    for name, table in made.items():
+        read = pd.read_csv(folder / "tables" / f"{name}.csv")
+        assert list(read.columns) == list(table.columns)
+        assert len(read) == len(table)
+    models = pd.read_csv(folder / "tables" / "models.csv").set_index("model")
+    assert models.loc["second", "analysed"] == 5
+    multi = pd.read_csv(folder / "tables" / "multi_weight.csv").set_index(["model", "ranking"])
+    assert multi.loc[("first <model> & more", "attention"), "fraction_median"] == pytest.approx(
+        0.75
+    )
+    assert multi.loc[("first <model> & more", "attention"), "share_optimal"] == pytest.approx(2 / 3)
+    cells = pd.read_csv(folder / "tables" / "contingency.csv").set_index(
+        ["model", "ranking", "cell"]
+    )
+    assert cells.loc[("first <model> & more", "attention", "only_top"), "count"] == 2
+    assert cells["share"].groupby(["model", "ranking"]).sum().tolist() == pytest.approx([1.0] * 6)
+
+
+def test_the_same_results_give_the_same_files(
+    results: list[Result], folder: Path, tmp_path: Path
+) -> None:
+    build(results, tmp_path)
+    for path in folder.rglob("*.*"):
+        assert (tmp_path / path.relative_to(folder)).read_bytes() == path.read_bytes(), path.name
+
+
+def test_counts_are_told(page: Page) -> None:
+    text = " ".join(page.text.split())
+    assert "8 instances; 5 analysed." in text
+    assert "1 with a single item" in text
+    assert "was drawn uniformly among the items but the top one" in text
+    assert "differs from the model’s own float32 decision in 2 of 8 instances" in text
+
+
+def test_words_tell_why_few_flip(results: list[Result]) -> None:
+    """Of the second run, 2 of 5 instances flip; the other three are decided as the bias decides."""
+    text = " ".join(sentences.paragraphs(results[1]))
+    assert "Fewer than half of the decisions flip under" in text
+    assert "Without any item the model's bias alone decides “bad”." in text
+    assert "3 of the 5 instances (60\u00a0%) are decided as the bias alone decides" in text
+    assert "No set of items at all changes the decision of 3 instances" in text
+    assert "nothing less than everything that of 1" in text
+    assert "Fewer than half" not in " ".join(sentences.paragraphs(results[0]))
+
+
+def test_words_warn_of_a_model_with_one_decision(tmp_path: Path) -> None:
+    run = experiment.run(HandMade(rows=[0, 2, 3]), FAST, tmp_path, name="x")
+    assert sentences.paragraphs(run)[0].startswith("Beware: the model decides “good” for every")
+
+
+def test_words_name_the_proof_where_it_applies(results: list[Result]) -> None:
+    assert "best possible ranking by proof" in sentences.paragraphs(results[0])[-1]
+
+
+@pytest.mark.parametrize(
+    ("gaps", "known", "start"),
+    [
+        ([1, 1, 9], 3, "Attention is a good guide"),
+        ([1, 1.1, 1.1], 3, "Attention is a good guide"),
+        ([1, 2, 9], 3, "Attention is a fair guide"),
+        (
+            [1, 2.1, 9],
+            3,
+            "Attention is a poor guide to what decides: erasing by it typically needs",
+        ),
+        ([1, 1, 9], 6, "In the 50\u00a0% of instances that a part of their items flips, attention"),
+        ([INF, INF], 2, "No decision changes under attention"),
+        # A tenth flips, and that at once: no good guide.
+        (
+            [1] + [INF] * 9,
+            10,
+            "Attention is a poor guide .* never changes the decision in 90\u00a0%",
+        ),
+        ([1, 1.2, INF], 3, "Attention is a fair guide"),
+        ([1, INF], 2, "Attention is a poor guide .* never changes the decision in 50\u00a0%"),
+        ([1, 1, INF, 3], 4, "Attention is a fair guide"),
+        ([1, 1, INF], 3, "Attention is a good guide .* exactly as few in 67\u00a0%"),
+        ([], 10, "Nothing to choose"),
+        ([], 0, "The smallest sets are not known"),
+    ],
+)
+def test_verdicts(gaps: list[float], known: int, start: str) -> None:
+    class Made(Result):
+        def gaps(self, ranking: str) -> np.ndarray:
+            assert ranking == "attention"
+            return np.array(gaps, dtype=np.float64)
+
+    counts = {"analysed": 10, "smallest_set": {"known": known, "some": len(gaps)}}
+    made = Made(Path(), {}, {"counts": counts, "pairs": [against_random(9, 0, 0.004)]})
+    assert re.match(start, sentences.verdict(made))
+
+
+def against_random(fewer: int, more: int, p: float) -> dict[str, Any]:
+    pair: dict[str, Any] = {"first": "attention", "second": "random", "judged": 20, "p_sign": p}
+    return pair | {"first_smaller": fewer, "second_smaller": more}
+
+
+@pytest.mark.parametrize(
+    ("fewer", "more", "p", "start"),
+    [
+        (9, 2, 0.07, r"Attention is not told apart from a random order: it needs fewer items in 9 "
+         r"instances and more in 2; it typically needs 1\.0× the items"),
+        (2, 9, 0.07, "Attention is not told apart from a random order"),
+        (1, 15, 0.0005, "Attention is a worse guide than a random order"),
+        (15, 1, 0.0005, "Attention is a good guide"),
+    ],
+)  # fmt: skip
+def test_what_is_no_better_than_chance_is_no_guide(
+    fewer: int, more: int, p: float, start: str
+) -> None:
+    class Made(Result):
+        def gaps(self, ranking: str) -> np.ndarray:
+            return np.ones(3)
+
+    counts = {"analysed": 20, "smallest_set": {"known": 3, "some": 3}}
+    made = Made(Path(), {}, {"counts": counts, "pairs": [against_random(fewer, more, p)]})
+    assert re.match(start, sentences.verdict(made))
+    assert ("not told apart" in sentences._against_random(made)) == (p > 0.05)
+
+
+def test_constant_attention_and_instances_left_out_are_noticed(tmp_path: Path) -> None:
+    class Even(HandMade):
+        def _chunk(self, rows: list[int]) -> Chunk:
+            values = torch.tensor([[1.0], [-3.0], [0.5], [float("nan")]])
+            return Chunk(
+                AttentionBatch(
+                    values,
+                    torch.tensor([0, 2, 4]),
+                    scores=torch.zeros(4),
+                    head_weight=torch.tensor([[0.0], [1.0]]),
+                    head_bias=torch.zeros(2),
+                )
+            )
+
+    run = experiment.run(Even(rows=[0, 1]), FAST, tmp_path, name="x")
+    left_out, constant = sentences.notices(run)
+    assert left_out == "1 of 2 instances hold NaN or infinity: left out."
+    assert constant.startswith("Attention is constant: all items of an instance have the same")
+    assert sentences.paragraphs(run)[0] == constant
+
+
+def test_no_notice_without_a_reason(results: list[Result]) -> None:
+    assert sentences.notices(results[0])[1:] == []
+    assert "left out" in sentences.notices(results[0])[0]  # one of the instances by hand has NaN
+
+
+def test_no_number_is_minus_zero() -> None:
+    assert sentences.number(-1e-9, 4) == "0.0000"
+    assert sentences.number(-0.0) == "0.00"
+    assert sentences._small(-1e-12) == "0"
+
+
+def test_headline_and_tile_are_one_number(results: list[Result], page: Page) -> None:
+    for result in results:
+        tile = sentences.times(sentences.typical_gap(result, "attention"))
+        assert re.search(rf"Attention over smallest set, median\s*{tile}", page.text)
+
+
+def test_what_never_flips_is_an_infinite_gap(results: list[Result], tmp_path: Path) -> None:
+    # Of the instances by hand, a part of the items flips the first three.
+    assert results[0].gaps("attention").tolist() == [1, 1, 2]
+    assert results[0].gaps("minimal").tolist() == [1, 1, 1]
+
+    class Source(HandMade):
+        def _chunk(self, rows: list[int]) -> Chunk:
+            # 0.4 · 1 - 0.3 · 3 < 0: without item 1 it flips; without item 0, and then 1, never.
+            batch = AttentionBatch(
+                torch.tensor([[1.0], [-3.0]]),
+                torch.tensor([0, 2]),
+                weights=torch.tensor([0.4, 0.3]),
+                head_weight=torch.tensor([[0.0], [1.0]]),
+                head_bias=torch.zeros(2),
+            )
+            return Chunk(batch)
+
+    run = experiment.run(Source(rows=[0]), FAST, tmp_path, name="x")
+    assert run.gaps("attention").tolist() == [INF]
+    assert run.gaps("minimal").tolist() == [1]
+    assert sentences.typical_gap(run, "attention") == INF
+    assert sentences.times(INF) == "∞"
+    assert sentences.verdict(run).startswith(
+        "No decision changes under attention although some set"
+    )
+
+
+def test_nothing_to_rank_is_said_so(tmp_path: Path) -> None:
+    run = experiment.run(HandMade(rows=[5, 6]), FAST, tmp_path, name="x")
+    assert sentences.verdict(run).endswith("so there is nothing to rank.")
+    assert sentences.paragraphs(run) == [sentences.verdict(run)]
+
+
+def test_a_single_run_and_an_empty_one(tmp_path: Path) -> None:
+    for number, rows in enumerate(([4], [5, 6])):
+        run = experiment.run(HandMade(rows=rows), FAST, tmp_path / f"run{number}", name="one")
+        page = Page(build([run], tmp_path / f"report{number}").read_text(encoding="utf-8"))
+        assert "Does attention explain this model’s decisions?" in page.text
+        assert "nan" not in page.text.lower().replace("nan or infinite", "")
+
+
+def test_names_in_any_script(tmp_path: Path) -> None:
+    """No warning about glyphs reaches the reader; the page has the name as text."""
+    run = experiment.run(HandMade(), FAST, tmp_path / "run", name="日本語 👍")
+    page = build([run], tmp_path / "report")
+    assert "日本語 👍" in page.read_text(encoding="utf-8")
+
+
+def test_runs_need_distinct_names(results: list[Result], tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="distinct names"):
+        build([results[0], results[0]], tmp_path)
+    with pytest.raises(RunError, match="no runs"):
+        build([], tmp_path)
+
+
+@pytest.mark.parametrize("furthest", [1, 2, 4, 9, 40, 99, 300, 1500, 20_000])
+def test_ticks_of_gaps_do_not_touch(furthest: int, tmp_path: Path) -> None:
+    """The item that decides has the smallest weight of all: attention erases it last."""
+
+    class Long(HandMade):
+        def _chunk(self, rows: list[int]) -> Chunk:
+            return Chunk(
+                AttentionBatch(
+                    torch.tensor([3.0] + [-1e-5] * furthest)[:, None],
+                    torch.tensor([0, furthest + 1]),
+                    scores=torch.tensor([-0.5] + [0.0] * furthest),
+                    head_weight=torch.tensor([[0.0], [1.0]]),
+                    head_bias=torch.zeros(2),
+                )
+            )
+
+    result = experiment.run(Long(rows=[0], size=1), FAST, tmp_path, name="long")
+    gaps = result.gaps("attention")
+    assert gaps.tolist() == [furthest + 1]
+    figure = panel(FIGURES["gaps"], result)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    [axes] = figure.axes
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    assert len(boxes) >= 2
+    assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))
+
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser")
+def test_a_phone_does_not_scroll_sideways(tmp_path: Path) -> None:
+    """Names of models without a space, in a frame as wide as a phone."""
+    names = ["averylongnameofamodel" * 5, "another/very_long-name.of.a.model" * 3]
+    results = [
+        experiment.run(HandMade(), FAST, tmp_path / str(i), name=name)
+        for i, name in enumerate(names)
+    ]
+    page = build(results, tmp_path / "report")
+    frame = tmp_path / "frame.html"
+    frame.write_text(
+        f"""<iframe id=f width=360 height=700 src="{page.as_uri()}"></iframe><script>
+        onload = () => {{ const root = f.contentDocument.documentElement;
+        document.title = root.scrollWidth + " of " + root.clientWidth; }}</script>"""
+    )
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    command = [str(BROWSER), *options, profile, "--dump-dom", frame.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    found = re.search(r"<title>(\d+) of (\d+)</title>", shown)
+    assert found is not None, shown[:500]
+    assert int(found[1]) <= int(found[2])

@@ -1,0 +1,194 @@
+"""Fixed attention, fixed representations and adversaries, by their definitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from wen_study import treebank
+
+from fastattnerase.data import Dataset, PreparedCorpus, collate
+from fastattnerase.data.presets import read_prepared, write_preset
+from fastattnerase.models import AttentionClassifier, TrainConfig, build_model, train
+from fastattnerase.models.wen import jain_wallace
+from fastattnerase.studies.wen.models import (
+    Outputs,
+    adversary_objective,
+    attention_shape,
+    divergence,
+    fixed_attention,
+    fixed_representation,
+    log_softmax,
+)
+
+CONFIG = jain_wallace(embedding_size=8, hidden_size=4, seed=3)
+TRAINING = TrainConfig(epochs=2, learning_rate=0.05, batch_size=16)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
+    folder = tmp_path_factory.mktemp("data")
+    write_preset("sst", treebank(folder / "root"), folder / "out")
+    return read_prepared(folder / "out")[0]
+
+
+@pytest.fixture(scope="module")
+def base(prepared: PreparedCorpus, tmp_path_factory: pytest.TempPathFactory) -> AttentionClassifier:
+    model = build_model(CONFIG, prepared.vocabulary, 2)
+    folder = tmp_path_factory.mktemp("base")
+    train(model, prepared.train, prepared.dev, replace(TRAINING, epochs=4), folder, device="cpu")
+    return model
+
+
+def weights_of(model: AttentionClassifier, dataset: Dataset) -> torch.Tensor:
+    return torch.cat([model.eval()(collate([document])).weights.detach() for document in dataset])
+
+
+def test_log_softmax_where_weights_underflow() -> None:
+    scores = torch.tensor([0.0, -500.0, 3.0, 3.0])
+    logs = log_softmax(scores, torch.tensor([2, 0, 2]))
+    torch.testing.assert_close(logs, torch.tensor([0.0, -500.0, -np.log(2), -np.log(2)]).float())
+    assert len(log_softmax(torch.zeros(0), torch.tensor([0]))) == 0
+
+
+@pytest.mark.parametrize("reading", ["uniform", "trained", "random", "parameters"])
+def test_fixed_attention(
+    reading: str, prepared: PreparedCorpus, base: AttentionClassifier, tmp_path: Path
+) -> None:
+    model = fixed_attention(reading, CONFIG, prepared, base)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    weights = weights_of(model, prepared.test)
+    train(model, prepared.train, prepared.dev, TRAINING, tmp_path, device="cpu")
+    for name, parameter in model.named_parameters():
+        moved = not torch.equal(parameter, before[name])
+        assert moved == (not name.startswith("words.attention.")), name
+    after = weights_of(model, prepared.test)
+    lengths = [len(document) for document in prepared.test]
+    if reading == "uniform":
+        assert after.tolist() == pytest.approx([1 / n for n in lengths for _ in range(n)])
+    elif reading == "trained":
+        torch.testing.assert_close(after, weights_of(base, prepared.test), rtol=0, atol=1e-6)
+    elif reading == "random":
+        assert torch.equal(after, weights)
+        torch.testing.assert_close(
+            torch.stack([part.sum() for part in after.split(lengths)]), torch.ones(len(lengths))
+        )
+        other = fixed_attention(reading, replace(CONFIG, seed=4), prepared, base)
+        assert not torch.equal(weights_of(other, prepared.test), after)
+    [batch] = list(model.attention_batches(prepared.test))
+    if reading in ("trained", "random"):
+        assert batch.weights is not None
+        torch.testing.assert_close(batch.weights, after)
+    else:
+        assert batch.scores is not None
+
+
+@pytest.mark.parametrize("reading", ["uniform", "trained", "random", "parameters"])
+def test_fixed_attention_with_word_vectors_of_their_own_width(
+    reading: str, prepared: PreparedCorpus
+) -> None:
+    vectors = torch.randn(len(prepared.vocabulary), 5)
+    with_vectors = prepared._replace(embeddings=vectors)
+    base = build_model(CONFIG, prepared.vocabulary, 2, vectors)
+    model = fixed_attention(reading, CONFIG, with_vectors, base)
+    assert torch.equal(model.embedding.weight, vectors)
+
+
+@pytest.mark.parametrize("reading", ["trained", "trained_kept", "random"])
+def test_fixed_representation(
+    reading: str, prepared: PreparedCorpus, base: AttentionClassifier, tmp_path: Path
+) -> None:
+    model = fixed_representation(reading, CONFIG, prepared, base)
+    batch = collate(prepared.test.documents)
+    start = model(batch)
+    decoder = model.classifier.weight.detach().clone()
+    train(model, prepared.train, prepared.dev, TRAINING, tmp_path, device="cpu")
+    end, own = model(batch), base.eval()(batch)
+    assert torch.equal(start.values, end.values)
+    assert torch.equal(end.values, own.values) == (reading != "random")
+    assert not torch.equal(start.scores, end.scores)
+    assert not torch.equal(start.scores, own.scores)  # attention starts anew
+    assert torch.equal(model.classifier.weight, decoder) == (reading == "trained_kept")
+    assert torch.equal(model.classifier.weight, base.classifier.weight) == (
+        reading == "trained_kept"
+    )
+
+
+def test_unknown_readings(prepared: PreparedCorpus, base: AttentionClassifier) -> None:
+    with pytest.raises(ValueError, match="reading: given 'loose', needed one of uniform"):
+        fixed_attention("loose", CONFIG, prepared, base)
+    with pytest.raises(ValueError, match="reading: given 'loose', needed one of trained"):
+        fixed_representation("loose", CONFIG, prepared, base)
+
+
+def test_the_adversary_s_loss_by_hand(prepared: PreparedCorpus, base: AttentionClassifier) -> None:
+    outputs = Outputs(base, [prepared.train])
+    model = build_model(replace(CONFIG, seed=9), prepared.vocabulary, 2).eval()
+    documents = prepared.train.documents[:5]
+    batch = collate(documents)
+    output = model(batch)
+    losses = adversary_objective(outputs, 0.3, 0.5)(model, output, batch)
+    begin = 0
+    for row, document in enumerate(documents):
+        alone = base.eval()(collate([document]))
+        a = output.weights[begin : begin + len(document)].detach().double().numpy()
+        b = alone.weights.detach().double().numpy()
+        begin += len(document)
+        p = torch.sigmoid(output.logits[row, 1]).item()
+        q = torch.sigmoid(alone.logits[0, 1]).item()
+        wanted = 0.5 * abs(p - q) - 0.3 * float(np.sum(a * np.log(a / b)))
+        assert losses[row].item() == pytest.approx(wanted, abs=1e-6)
+
+
+class Given(Outputs):
+    """Outputs that are given."""
+
+    def __init__(self, weights: list[float], probability: float) -> None:
+        self.log_weights = {7: torch.tensor(weights).log()}
+        self.probability = {7: probability}
+
+
+def test_divergences_by_hand() -> None:
+    same = divergence(Given([0.5, 0.5], 0.9), Given([0.5, 0.5], 0.6), [7])
+    assert same.tvd == pytest.approx(0.3)
+    assert same.attention_jsd == pytest.approx(0.0, abs=1e-12)
+    p, q = np.array([0.1, 0.9]), np.array([0.4, 0.6])
+    m = (p + q) / 2
+    jsd = (np.sum(p * np.log(p / m)) + np.sum(q * np.log(q / m))) / 2
+    assert same.output_jsd == pytest.approx(jsd)
+    apart = divergence(Given([1 - 1e-30, 1e-30], 0.5), Given([1e-30, 1 - 1e-30], 0.5), [7])
+    assert apart.attention_jsd == pytest.approx(np.log(2), abs=1e-6)
+
+
+def test_attention_s_shape() -> None:
+    shape = attention_shape(Given([0.25] * 4, 0.5), [7])
+    assert shape == {"largest_weight": pytest.approx(0.25), "entropy_share": pytest.approx(1.0)}
+    assert attention_shape(Given([1.0], 0.5), [7])["entropy_share"] is None
+
+
+def test_an_adversary_moves_attention_as_far_as_it_is_told(
+    prepared: PreparedCorpus, base: AttentionClassifier, tmp_path: Path
+) -> None:
+    outputs = Outputs(base, [prepared.train])
+    keys = [document.id for document in prepared.train]
+    training = replace(TRAINING, epochs=12, patience=12, selection="train_loss", loss="sum")
+    found = []
+    for strength in (0.0, 0.3):
+        model = build_model(replace(CONFIG, seed=8), prepared.vocabulary, 2)
+        objective = adversary_objective(outputs, strength)
+        folder = tmp_path / str(strength)
+        train(
+            model,
+            prepared.train,
+            prepared.dev,
+            training,
+            folder,
+            device="cpu",
+            objective=objective,
+        )
+        found.append(divergence(Outputs(model, [prepared.train]), outputs, keys))
+    assert found[0].tvd < 0.1
+    assert found[1].attention_jsd > 2 * found[0].attention_jsd

@@ -1,0 +1,142 @@
+"""The committed results of the information studies: the page of words says what the tables say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fastattnerase.studies.wen import tables as wen_tables
+
+FOLDER = Path(__file__).parents[3] / "benchmarks" / "results" / "wen"
+README = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
+
+
+def table(name: str) -> pd.DataFrame:
+    found: pd.DataFrame = pd.read_csv(FOLDER / f"{name}.csv")
+    return found
+
+
+def number(value: float, digits: int = 2) -> str:
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def test_claims_follow_from_the_tables() -> None:
+    names = ("means", "order", "highest", "accuracy", "table_2", "table_4", "gumbel")
+    tables = {name: table(name) for name in names}
+    for name in ("order", "highest"):
+        for tau in ("weighted_untold", "plain_untold"):
+            tables[name][tau] = tables[name][tau].fillna("")
+    found = pd.DataFrame([claim.record() for claim in wen_tables.claims(tables)])
+    saved = pd.read_csv(FOLDER / "claims.csv", keep_default_na=False)
+    for column in ("text", "rule", "verdicts", "paper", "here", "held", "cases", "cannot_tell",
+                   "agrees"):  # fmt: skip
+        assert found[column].tolist() == saved[column].tolist(), column
+
+
+def test_chance_in_the_measurements_is_the_rule() -> None:
+    measured = table("measurements")
+    for tau in ("weighted", "weighted_sum", "plain"):
+        ends = measured[f"{tau}_control_low"], measured[f"{tau}_control_high"]
+        wanted = [
+            wen_tables._chance(*row)
+            for row in zip(measured[tau], *ends, measured["ranks"], strict=True)
+        ]
+        assert measured[f"{tau}_chance"].tolist() == wanted
+    assert measured["largest_weight"].notna().all()
+    grid = measured[(measured["variant"] == "normal") & (measured["mechanism"] == "softmax")]
+    weighted, plain = (int(grid[f"{tau}_chance"].sum()) for tau in ("weighted", "plain"))
+    few = int((grid["ranks"] < 5).sum())
+    assert f"{weighted} weighted and {plain} plain taus of {len(grid)}" in README
+    assert f"{few} of them by their few ranks" in README
+
+
+def test_the_readme_s_means_and_cells() -> None:
+    means, order, highest = table("means"), table("order"), table("highest")
+    overall = means[means["encoder"] == "all"]
+    for tau, place in (("weighted", "weighted tau {} (the"), ("plain", "plain tau {}. The")):
+        taus = ", ".join(map(number, overall[tau]))
+        assert place.format(taus) in README
+    assert f"reverses them ({', '.join(map(number, overall['plain_corrected']))})" in README
+    counts = {}
+    for tau in ("weighted", "plain"):
+        told = order[order[f"{tau}_untold"].isna()]
+        counts[tau] = (told[f"{tau}_falls"].astype(str).eq("True").sum(), len(told))
+        for one, other, text in (
+            ("additive", "deep", "Additive less deep is 0.02 ± 0.02 in both"),
+            ("deep", "dot", "Deep less dot is 0.11 ± 0.05 and 0.06 ± 0.04"),
+        ):
+            step = told[f"{tau}_{one}"] - told[f"{tau}_{other}"]
+            error = np.std(step, ddof=1) / np.sqrt(len(step))
+            assert text in README
+            assert f"{number(step.mean())} ± {number(error)}" in text
+    (a, cells), (b, _) = counts.values()
+    assert f"{a} of {cells} in weighted and {b} of {cells} in plain tau" in README
+    best = {}
+    for tau in ("weighted", "plain"):
+        told = highest[highest[f"{tau}_untold"].isna()]
+        won = told[told[f"{tau}_highest"].astype(str).eq("True")]
+        best[tau] = len(won), len(told), int((won[tau] <= won[f"{tau}_best_other"] + 1e-9).sum())
+    assert best == {"weighted": (5, 11, 3), "plain": (3, 11, 3)}
+    assert "here it is in 5 of 11 data sets and seeds in weighted tau, 3 of these tied" in README
+    assert "and in 3 of 11 in plain tau, all tied" in README
+
+
+def test_the_readme_s_special_models() -> None:
+    second, third, fourth = table("table_2"), table("table_3"), table("table_4")
+    taus = ["delta_weighted", "delta_plain"]
+
+    def falls(reading: str, setting: str = "Fix Attn") -> pd.DataFrame:
+        found: pd.DataFrame = second[
+            (second["setting"] == setting) & (second["reading"] == reading)
+        ]
+        return found[taus]
+
+    for reading, text in (
+        ("uniform", "So its fall by {} to {}, though"),
+        ("parameters", "untrained parameters lowers tau by {} to {}, on"),
+    ):
+        ends = falls(reading).min(axis=None), falls(reading).max(axis=None)
+        assert text.format(*map(number, ends)) in README
+    weighted, plain = (falls("random")[tau] for tau in taus)
+    assert f"plain tau by {number(plain[2])} and {number(plain[9])}, weighted" in README
+    assert f"weighted tau by {number(weighted[2])} on SST and {number(weighted[9])} on 20" in README
+    _, plain = (falls("random", "Fix Rep")[tau] for tau in taus)
+    assert f"lowers plain tau by {number(plain.min())} and {number(plain.max())}" in README
+    jsd = third.set_index("dataset")["attention_jsd"]
+    assert f"JSD {number(jsd['20news_sports'])};" in README
+    assert f"a JSD of {number(jsd['sst'])} only" in README
+    tvd = third.set_index("dataset")["tvd"]["20news_sports"]
+    assert f"TVD {number(tvd, 3)}, half of it {number(tvd / 2, 3)};" in README
+    own = fourth.set_index("dataset").loc["20news_sports"]
+    assert f"of {own['ranks']} ranks against {own['ranks_normal']}" in README
+    assert third.set_index("dataset").loc["sst", ["epochs", "most_epochs"]].tolist() == [80, 80]
+
+
+def test_the_readme_s_gumbel_models() -> None:
+    every = table("table_5").set_index("attention").loc["all"]
+    gumbel = table("gumbel")
+    assert every["weighted_noise_on_cases"] == every["plain_noise_off_cases"] == 10
+    assert f"in {every['weighted_noise_on']:.0f} of the 10 models that can tell, just" in README
+    assert f"it is {every['weighted_noise_on_all']:.0f} of {every['models']:.0f} here" in README
+    assert f"in {every['weighted_noise_off']:.0f} of the 10 models that can tell, and" in README
+    assert f"plain tau in {every['plain_noise_off']:.0f}; with the noise on" in README
+    assert f"plain tau in {every['plain_noise_on']:.0f}. The" in README
+    means = [every[f"{tau}_equal_scores_mean"] for tau in ("weighted", "plain")]
+    assert f"weighted tau is {number(means[0])} and plain {number(means[1])}" in README
+    gains = {}
+    for tau in ("weighted", "plain"):
+        of = []
+        for noise in ("noise_off", "noise_on"):
+            told = gumbel[(gumbel["ranks_softmax"] >= 5) & (gumbel[f"ranks_{noise}"] >= 5)]
+            of.append((told[f"{tau}_{noise}"] - told[f"{tau}_softmax"]).max())
+        gains[tau] = number(max(of))
+    assert f"up to {gains['weighted']} weighted and {gains['plain']} plain" in README
+
+
+@pytest.mark.parametrize("dataset", ["sst", "20news_sports", "imdb_5k", "ag_news"])
+def test_the_readme_s_accuracies(dataset: str) -> None:
+    accuracy = table("accuracy").set_index("dataset")["accuracy"][dataset]
+    assert f"{accuracy:.3f}".removeprefix("0") in README

@@ -1,0 +1,165 @@
+"""Attention layers from files of tensors: slicing, and one message for each mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fastattnerase import sources
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.sources import TensorSource
+
+NAN, INF = float("nan"), float("inf")
+
+
+def tensors(**changes: Tensor | None) -> dict[str, Tensor]:
+    """Six items of four instances, one of them empty, in three classes."""
+    content = {
+        "values": torch.arange(12.0).reshape(6, 2),
+        "offsets": torch.tensor([0, 2, 2, 5, 6]),
+        "weights": torch.tensor([0.5, 0.5, 0.2, 0.3, 0.5, 1.0]),
+        "head_weight": torch.ones(3, 2),
+        "head_bias": torch.arange(12.0).reshape(4, 3),
+        "labels": torch.tensor([2, 0, 1, -1]),
+        "ids": torch.tensor([7, 8, 9, 10]),
+        "logits": torch.eye(4)[:, :3].contiguous(),
+    } | changes
+    return {name: tensor for name, tensor in content.items() if tensor is not None}
+
+
+def write(path: Path, **changes: Tensor | None) -> Path:
+    save_file(tensors(**changes), path)
+    return path
+
+
+@pytest.mark.parametrize(("items", "sizes"), [(100, [4]), (2, [2, 1, 1]), (1, [1, 1, 1, 1])])
+def test_slices_are_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, items: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(sources, "_ITEMS", items)
+    source = TensorSource(write(tmp_path / "x.safetensors"))
+    assert len(source) == 4
+    assert source.classes == ["0", "1", "2"]
+    chunks = list(source.chunks(0))
+    assert [len(chunk.batch) for chunk in chunks] == sizes
+    whole = tensors()
+    for name in ("values", "weights", "head_bias", "ids"):
+        joined = torch.cat([getattr(chunk.batch, name) for chunk in chunks])
+        torch.testing.assert_close(joined, whole[name], rtol=0, atol=0)
+    assert torch.cat([chunk.batch.lengths for chunk in chunks]).tolist() == [2, 0, 3, 1]
+    gold = [label for chunk in chunks if chunk.gold is not None for label in chunk.gold.tolist()]
+    assert gold == [2, 0, 1, -1]
+    model = [x for chunk in chunks if chunk.model_label is not None for x in chunk.model_label]
+    assert model == [0, 1, 2, 0]
+    [later] = list(source.chunks(3))
+    assert later.batch.ids.tolist() == [10]
+    picked = [chunk.batch.ids.tolist() for chunk in source.select([2, 0])]
+    assert picked == [[9], [7]]
+
+
+def test_what_may_be_absent(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "x.safetensors",
+        weights=None,
+        scores=torch.zeros(6),
+        head_bias=torch.zeros(3),
+        labels=None,
+        ids=None,
+        logits=None,
+    )
+    [chunk] = TensorSource(path).chunks(1)
+    assert chunk.gold is None
+    assert chunk.model_label is None
+    assert chunk.batch.is_scores
+    assert chunk.batch.ids.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"head_bias": None}, "needed are values, offsets, head_weight, head_bias"),
+        ({"weights": None}, "one of scores, weights"),
+        ({"scores": torch.zeros(6)}, "one of scores, weights"),
+        ({"label": torch.zeros(4)}, "nothing else"),
+        (
+            {"values": torch.zeros(6, 2, dtype=torch.int64)},
+            r"values is int64 .*; needed is f",
+        ),
+        ({"values": torch.zeros(6)}, r"values is float32 \[6\]; .* \[T, D\] or \[T, H, D\]"),
+        ({"values": torch.zeros(6, 0), "head_weight": torch.ones(3, 0)}, r"values is .* \[6, 0\]"),
+        ({"values": torch.tensor(1.0)}, r"values is float32 \[\]"),
+        ({"values": torch.ones(6, 2, dtype=torch.complex64)}, "values is C64"),
+        ({"offsets": torch.tensor([0.0, 6.0])}, r"offsets is float32 \[2\]; .* int64 \[B \+ 1\]"),
+        ({"offsets": torch.tensor(6)}, r"offsets is int64 \[\]"),
+        ({"offsets": torch.zeros(0, dtype=torch.int64)}, r"offsets is int64 \[0\]"),
+        ({"offsets": torch.tensor([0, 2, 1, 5, 6])}, "decrease; at instance 1 they go from 2 to 1"),
+        ({"offsets": torch.tensor([0, 2, 2, 5, 5])}, "end at the 6 rows"),
+        ({"offsets": torch.tensor([1, 2, 2, 5, 6])}, "they start at 1 and end at 6"),
+        ({"weights": torch.zeros(4)}, r"weights is float32 \[4\]; .* \[6\], one for each item"),
+        ({"weights": torch.zeros(8)}, r"weights is float32 \[8\]; .* \[6\], one for each item"),
+        ({"weights": torch.zeros(6, 2)}, r"weights is float32 \[6, 2\]"),
+        ({"weights": torch.tensor(1.0)}, r"weights is float32 \[\]"),
+        ({"weights": torch.tensor([0.5, 0.5, 0.2, -0.3, 0.5, 1.0])}, "instance 2 .* at item 1"),
+        ({"head_weight": torch.ones(3, 5)}, r"head_weight is float32 \[3, 5\]; .* \[C, 2\]"),
+        ({"head_weight": torch.ones(1, 2)}, r"head_weight is .*; .* with C at least 2"),
+        ({"head_weight": torch.tensor([[1, 1], [NAN, 1], [1, 1]])}, "head_weight of class 1 holds"),
+        ({"head_bias": torch.tensor(1.0)}, r"head_bias is .* \[\]; .* \[3\] or \[4, 3\]"),
+        ({"head_bias": torch.zeros(5, 3)}, r"head_bias is .* \[5, 3\]; .* \[3\] or \[4, 3\]"),
+        ({"head_bias": torch.tensor([0, 0, -INF])}, "head_bias of class 2 holds NaN or infinity"),
+        ({"labels": torch.zeros(3, dtype=torch.int64)}, r"labels is int64 \[3\]; .* \[4\], one"),
+        ({"labels": torch.zeros(4, 2, dtype=torch.int64)}, r"labels is int64 \[4, 2\]"),
+        ({"labels": torch.tensor([0.0, 1.0, 2.0, NAN])}, "labels is float32 .* int32 or int64"),
+        ({"labels": torch.tensor([0, 1, 3, 0])}, "labels of instance 2 is 3; .* from 0 to 2"),
+        ({"labels": torch.tensor([0, -2, 1, 0])}, "labels of instance 1 is -2"),
+        ({"ids": torch.zeros(4)}, "ids is float32"),
+        ({"logits": torch.zeros(4)}, r"logits is float32 \[4\]; .* \[4, 3\]"),
+        ({"logits": torch.zeros(4, 9)}, r"logits is float32 \[4, 9\]; .* \[4, 3\]"),
+        ({"logits": torch.zeros(4, 0)}, r"logits is float32 \[4, 0\]; .* \[4, 3\]"),
+        ({"logits": torch.tensor([[0, 0, 0], [0, NAN, 0]] * 2)}, "logits of instance 1 hold NaN"),
+    ],
+)
+def test_files_that_do_not_fit(
+    tmp_path: Path, changes: dict[str, Tensor | None], message: str
+) -> None:
+    path = write(tmp_path / "x.safetensors", **changes)
+    with pytest.raises(RunError, match=message) as caught:
+        TensorSource(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_mistakes_are_found_in_any_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_ITEMS", 2)
+    for changes, message in (
+        ({"weights": torch.tensor([0.5, 0.5, 0.2, 0.3, 0.5, -1.0])}, "instance 3 .* at item 0"),
+        ({"labels": torch.tensor([0, 1, 2, 3])}, "labels of instance 3 is 3"),
+        ({"logits": torch.tensor([[0.0] * 3] * 3 + [[NAN] * 3])}, "logits of instance 3 hold"),
+    ):
+        path = write(tmp_path / "x.safetensors", **changes)
+        with pytest.raises(RunError, match=message):
+            TensorSource(path)
+
+
+def test_instances_that_are_not_finite_are_read(tmp_path: Path) -> None:
+    """They are the experiment's to leave out and to count, one by one."""
+    path = write(
+        tmp_path / "x.safetensors",
+        values=torch.full((6, 2), NAN),
+        weights=torch.tensor([NAN, 0.5, 0.2, INF, 0.5, 1.0]),
+        head_bias=torch.tensor([[NAN] * 3, [0.0] * 3, [INF] * 3, [0.0] * 3]),
+    )
+    [chunk] = TensorSource(path).chunks(0)
+    assert len(chunk.batch) == 4
+
+
+def test_no_file_and_no_safetensors_file(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no such file"):
+        TensorSource(tmp_path / "absent")
+    with pytest.raises(RunError, match="is a folder; a safetensors file is needed"):
+        TensorSource(tmp_path)
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(RunError, match="not a safetensors file"):
+        TensorSource(tmp_path / "text")
