@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fastattnerase.backends.checks import check_contents
+from fastattnerase.backends.reference_sweep import sweep
 from fastattnerase.problem import Outputs, PooledProblem, Problem
 from fastattnerase.reference.pooled import pooled_prefixes
-from fastattnerase.reference.sweep import sweep
 
 
 class ReferenceBackend:
