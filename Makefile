@@ -17,15 +17,15 @@ $(BIN)/python:
 
 # Three environments, each holding the one before: one build serves them all.
 $(VENV)/.run: $(BIN)/python $(NATIVE)
-	$(PIP) install --quiet -c constraints.txt -e .
+	$(PIP) install --quiet -c constraints.txt -e '.[all]'
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python $(NATIVE)
-	$(PIP) install --quiet -c constraints.txt -e '.[test]'
+	$(PIP) install --quiet -c constraints.txt -e '.[all,test]'
 	@touch $(VENV)/.run $@
 
 $(VENV)/.dev: $(BIN)/python $(NATIVE)
-	$(PIP) install --quiet -c constraints.txt -e '.[test,dev]'
+	$(PIP) install --quiet -c constraints.txt -e '.[all,test,dev]'
 	@touch $(VENV)/.run $(VENV)/.test $@
 
 demo: $(VENV)/.run  ## train a small model on real sentences, erase, and write the report

@@ -24,6 +24,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from fastattnerase.extras import MissingPackageError
+
 # Writing into an open file says no name: no space, over a quota, over the largest file allowed.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 USER_ERROR = 2
@@ -106,6 +108,8 @@ def one_line_errors() -> Iterator[None]:
             "interrupted; what is finished is kept, the same command goes on from there",
             INTERRUPTED,
         )
+    except MissingPackageError as error:
+        fail(str(error))
     except OSError as error:
         if error.filename is not None:
             fail(f"{error.filename}: {error.strerror}")

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
 
-import pyarrow as pa
-
 from fastattnerase.data.errors import DataError
+from fastattnerase.extras import needs
 
 _SEPARATORS = re.compile(r"[\s,\[\]]*")
 COMPRESSIONS = (".xz", ".gz", ".zst")
@@ -48,6 +47,8 @@ def _open_binary(path: Path) -> IO[bytes]:
     if compression == ".gz":
         return cast(IO[bytes], gzip.open(path, "rb"))
     if compression == ".zst":
+        with needs("text"):
+            import pyarrow as pa
         return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
     return open(path, "rb")
 

@@ -16,8 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.corpus import load_corpus
 from fastattnerase.data.dataset import PreparedCorpus, encode
@@ -25,6 +23,7 @@ from fastattnerase.data.errors import DataError
 from fastattnerase.data.tokens import tokenise
 from fastattnerase.data.vectors import read_vectors
 from fastattnerase.data.vocabulary import Vocabulary
+from fastattnerase.extras import needs
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -41,7 +40,8 @@ Clean = Callable[[str], list[str]]
 
 @lru_cache(maxsize=1)
 def _tokeniser() -> Language:
-    import spacy  # slow to import, and needed only where text is cleaned
+    with needs("text"):
+        import spacy  # slow to import, and needed only where text is cleaned
 
     language = spacy.blank("en")
     language.max_length = 2**31 - 1
@@ -277,6 +277,8 @@ def write_preset(
         >>> write_preset("sst", "data", "runs/sst")["documents"]["test"]  # doctest: +SKIP
         {'negative': 863, 'positive': 862}
     """
+    with needs("text"):
+        import pandas as pd
     preset, folder = find_preset(name), Path(folder)
     options = {
         "preset": name,

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from rich.progress import Progress
 
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.corpus import find_classes, no_rows, read_rows
@@ -28,6 +27,9 @@ from fastattnerase.data.examples import NO_LABEL, Example
 from fastattnerase.data.splits import LEFT_OUT, SPLITS, draw_splits
 from fastattnerase.data.tokens import tokenise
 from fastattnerase.data.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _FORMAT = 1
 _DESCRIPTION = "corpus.json"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.examples import Example
+from fastattnerase.extras import needs
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -58,7 +59,8 @@ def _clean(text: str, line_breaks: bool) -> str:
 
 @lru_cache(maxsize=2)
 def _language(sentences: str) -> Language:
-    import spacy  # slow to import, and needed only where text is read
+    with needs("text"):
+        import spacy  # slow to import, and needed only where text is read
 
     if sentences == "rules":
         language = spacy.blank("en")

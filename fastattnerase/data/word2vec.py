@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import zlib
@@ -13,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import Tensor
 from torch.nn import functional as F
 
 from fastattnerase.data.dataset import Dataset, PreparedCorpus
 from fastattnerase.data.errors import DataError
+from fastattnerase.extras import needs
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,8 @@ def train_word2vec(
         `[V, E]`, float32, a row an index of the vocabulary: `build_model`'s `embeddings`.
 
     Raises:
-        DataError: the package gensim is missing; no words to train on; a damaged file in the cache.
+        DataError: no words to train on; a damaged file in the cache.
+        MissingPackageError: the package gensim is not installed.
 
     Source: Mikolov et al. 2013; Yang et al. 2016, section 2.2; Serrano & Smith 2019, code.
 
@@ -96,6 +95,9 @@ def train_word2vec(
         >>> vectors.shape  # doctest: +SKIP
         torch.Size([8123, 200])
     """
+    with needs("text"):
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file, save
     path = None if cache is None else Path(cache) / f"word2vec-{_key(prepared, config)}.safetensors"
     if path is not None and path.exists():
         try:
@@ -141,15 +143,11 @@ class _Sentences:
 
 
 def _train(prepared: PreparedCorpus, config: Word2VecConfig) -> Tensor:
-    try:
-        models: Any = importlib.import_module("gensim.models")
-    except ImportError as error:
-        raise DataError(
-            "word2vec needs the package gensim: pip install fastattnerase[word2vec]"
-        ) from error
+    with needs("word2vec"):
+        from gensim.models import Word2Vec
     if not len(prepared.train.sizes.words) or not prepared.train.sizes.words.sum():
         raise DataError("prepared: no words to train vectors on")
-    model = models.Word2Vec(
+    model = Word2Vec(
         sentences=_Sentences((prepared.train, prepared.dev)),
         vector_size=config.size,
         window=config.window,

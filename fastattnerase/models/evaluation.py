@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 
 from fastattnerase.data.dataset import Dataset, batches_in_order
+from fastattnerase.extras import needs
 from fastattnerase.models.base import AttentionClassifier, evaluating
 from fastattnerase.models.errors import ModelError
 
@@ -40,6 +40,8 @@ class Evaluation(NamedTuple):
         The share of pairs of a document of class 1 and one of class 0 in which the first has the
         larger logit difference; ties count half.
         """
+        with needs("text"):
+            from scipy import stats
         scores = (self.logits[:, 1] - self.logits[:, 0]).double().numpy()  # [B]
         positive = self.labels.numpy() == 1  # [B]
         ones = int(positive.sum())

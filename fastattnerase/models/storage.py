@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import Tensor
 
+from fastattnerase.extras import needs
 from fastattnerase.models.errors import ModelError
 
 
@@ -72,6 +71,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors atomically as safetensors."""
+    with needs("text"):
+        from safetensors.torch import save
     write_atomically(path, save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}))
 
 
@@ -81,6 +82,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         ModelError: no such file, or damaged.
     """
+    with needs("text"):
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
     try:
         return load_file(path)
     except FileNotFoundError:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
+from fastattnerase.extras import needs
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -73,7 +75,8 @@ class PrefixErasure(_Movable):
         Columns: instance, ranking, n, label, status, first_flip, fraction, flip_label,
         removed_mass.
         """
-        import pandas as pd
+        with needs("text"):
+            import pandas as pd
 
         R, B = len(self.rankings), len(self.label)
         per_instance = {
@@ -120,7 +123,8 @@ class ItemErasure(_Movable):
 
     def to_pandas(self) -> pd.DataFrame:
         """Make a table with a row per item: instance, position, flip, flip_label, js, …"""
-        import pandas as pd
+        with needs("text"):
+            import pandas as pd
 
         offsets = self.offsets.cpu()
         instance = torch.repeat_interleave(offsets.diff())  # [T]
@@ -155,7 +159,8 @@ class MinimalFlipSet(_Movable):
 
     def to_pandas(self) -> pd.DataFrame:
         """Make a table with a row per instance: instance, n, label, status, size, flip_label."""
-        import pandas as pd
+        with needs("text"):
+            import pandas as pd
 
         columns = {
             "instance": torch.arange(len(self.size)),

@@ -10,6 +10,7 @@ import pytest
 
 from fastattnerase.data import READERS, DataConfig, DataError, load_corpus
 from fastattnerase.data.files import stream_json
+from fastattnerase.extras import MissingPackageError
 
 YAHOO = (
     '"5","why doesn\'t an optical mouse work?","or even \\n on ""some"" surfaces?","Because."\n'
@@ -246,5 +247,5 @@ class TestHub:
 
     def test_without_the_package(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-        with pytest.raises(DataError, match=r"pip install fastattnerase\[hub\]"):
+        with pytest.raises(MissingPackageError, match=r"pip install 'fastattnerase\[hub\]'"):
             read("hub", Path("owner/name"))

@@ -21,6 +21,7 @@ from fastattnerase.data import (
     prepare,
     train_word2vec,
 )
+from fastattnerase.extras import MissingPackageError
 
 CONFIG = Word2VecConfig(size=8, iterations=4, seed=3)
 
@@ -81,7 +82,9 @@ def test_vectors_are_kept_for_the_same_words_and_settings_only(
             (corpus(), replace(CONFIG, window=2)),
             (corpus(min_count=1), CONFIG),
         ]:
-            with pytest.raises(DataError, match=r"pip install fastattnerase\[word2vec\]"):
+            with pytest.raises(
+                MissingPackageError, match=r"pip install 'fastattnerase\[word2vec\]'"
+            ):
                 train_word2vec(prepared, config, tmp_path)
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(DataError, match="is damaged"):

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-import pandas as pd
-
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.files import open_text
 from fastattnerase.data.readers.registry import register_reader, require_columns
+from fastattnerase.extras import needs
 
 _CHUNK_ROWS = 8192
 
@@ -19,6 +18,8 @@ _CHUNK_ROWS = 8192
 def _read(
     path: Path, columns: Sequence[str], separator: str, quoting: Literal[0, 3]
 ) -> Iterator[Mapping[str, object]]:
+    with needs("text"):
+        import pandas as pd
     _refuse_twins(path, columns, separator, quoting)
     with open_text(path) as file:
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.readers.registry import register_reader, require_columns
+from fastattnerase.extras import needs
 
 _SPLITS = {"train": "train", "validation": "dev", "dev": "dev", "test": "test"}
 
@@ -29,14 +29,11 @@ def read_hub(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, object
         A mapping from each wanted column to its value.
 
     Raises:
-        DataError: the package `datasets` is missing, or has no such data set; a missing column.
+        DataError: no such data set; a missing column.
+        MissingPackageError: the package `datasets` is not installed.
     """
-    try:
-        datasets: Any = importlib.import_module("datasets")
-    except ImportError as error:
-        raise DataError(
-            "reader 'hub' needs the package datasets: pip install fastattnerase[hub]"
-        ) from error
+    with needs("hub"):
+        import datasets
     name, _, configuration = path.as_posix().partition(":")
     try:
         splits: Mapping[str, Any] = datasets.load_dataset(

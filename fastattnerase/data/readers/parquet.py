@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING
 
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.files import split_suffix
 from fastattnerase.data.readers.registry import register_reader, require_columns
+from fastattnerase.extras import needs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @register_reader("parquet", (".parquet",))
@@ -28,6 +30,9 @@ def read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, ob
         DataError: no such file, not Parquet, a missing column, a value that has no form in Python
             (such as text that is not UTF-8).
     """
+    with needs("text"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
     if not path.exists():
         raise DataError(f"{path}: no such file")
     if split_suffix(path)[1]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.files import open_text
 from fastattnerase.data.readers.registry import register_reader, require_columns
+from fastattnerase.extras import needs
 
 _CHUNK_ROWS = 8192
 _COLUMNS = ("text", "label")
@@ -36,6 +35,8 @@ def read_zhang_csv(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, 
 
     Source: Zhang, Zhao and LeCun, NeurIPS 2015.
     """
+    with needs("text"):
+        import pandas as pd
     require_columns(path, columns, _COLUMNS)
     with open_text(path) as file:
         try:
