@@ -24,8 +24,8 @@ from typer.testing import CliRunner, Result
 
 import fastattnerase
 import fastattnerase.data
-from fastattnerase.cli import app
-from fastattnerase.console import counted, one_line_errors, out
+from fastattnerase.cli.app import app
+from fastattnerase.cli.console import counted, one_line_errors, out
 from fastattnerase.data import DataConfig
 from fastattnerase.data.word2vec import Word2VecConfig
 from fastattnerase.models import ModelConfig, TrainConfig
@@ -601,7 +601,7 @@ def test_two_quick_interrupts_end_with_one_line() -> None:
     code = """
 import os, signal, sys
 import typer
-from fastattnerase import console
+from fastattnerase.cli import console
 
 def press():
     os.kill(os.getpid(), signal.SIGINT)

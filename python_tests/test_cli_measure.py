@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 from fastattnerase import AttentionBatch, mi
-from fastattnerase.cli import app
-from fastattnerase.measuring import measure
+from fastattnerase.cli.app import app
+from fastattnerase.cli.measure import measure
 from fastattnerase.sources import TensorSource
 
 

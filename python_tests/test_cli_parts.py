@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from fastattnerase.cli import app
+from fastattnerase.cli.app import app
 
 
 def invoke(*arguments: object, code: int = 0) -> Result:

@@ -10,8 +10,8 @@ import pytest
 
 import fastattnerase
 
-FILES = ("console", "inputs", "sources")
-PARTS = ("data", "mi", "models", "runs", "statistics", "studies")
+FILES = ("sources",)
+PARTS = ("cli", "data", "mi", "models", "runs", "statistics", "studies")
 MODULES = [
     module.name
     for part in PARTS

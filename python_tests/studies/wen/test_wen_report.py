@@ -14,8 +14,8 @@ from studies.wen.wen_study import OPTIONS, treebank
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from fastattnerase.cli import app
-from fastattnerase.reproduce.wen import _describe
+from fastattnerase.cli.app import app
+from fastattnerase.cli.reproduce_wen import _describe
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.wen.figures import figures
 from fastattnerase.studies.wen.open_points import POINTS

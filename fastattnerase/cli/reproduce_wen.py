@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from fastattnerase.console import command, number_or_name, out
-from fastattnerase.inputs import choose_device
-from fastattnerase.reproduce import app
-from fastattnerase.watcher import Watcher
+from fastattnerase.cli.console import command, number_or_name, out
+from fastattnerase.cli.inputs import choose_device
+from fastattnerase.cli.reproduce import app
+from fastattnerase.cli.watcher import Watcher
 
 _MOST_SEEDS = 10_000  # every seed is a model of each kind
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastattnerase.console import counted, err, out
+from fastattnerase.cli.console import counted, err, out
 
 if TYPE_CHECKING:
     from fastattnerase.data import Dataset

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from fastattnerase.console import command, out
-from fastattnerase.inputs import choose_device
-from fastattnerase.reproduce import app
-from fastattnerase.watcher import Watcher
+from fastattnerase.cli.console import command, out
+from fastattnerase.cli.inputs import choose_device
+from fastattnerase.cli.reproduce import app
+from fastattnerase.cli.watcher import Watcher
 
 
 def _print_example(wanted: bool) -> None:

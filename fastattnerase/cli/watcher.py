@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from fastattnerase.console import err
+from fastattnerase.cli.console import err
 
 if TYPE_CHECKING:
     from fastattnerase.runs.schedule import Unit

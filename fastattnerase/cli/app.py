@@ -15,12 +15,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fastattnerase import reproduce
-from fastattnerase.console import command, counted, prepare
-from fastattnerase.console import err as _err
-from fastattnerase.console import out as _out
-from fastattnerase.console import progress as _progress
-from fastattnerase.inputs import (
+from fastattnerase.cli import reproduce, reproduce_serrano_smith, reproduce_wen  # noqa: F401
+from fastattnerase.cli.console import command, counted
+from fastattnerase.cli.console import err as _err
+from fastattnerase.cli.console import out as _out
+from fastattnerase.cli.console import progress as _progress
+from fastattnerase.cli.inputs import (
     Backend,
     Device,
     Out,
@@ -32,7 +32,7 @@ from fastattnerase.inputs import (
     stem,
     tensor_source,
 )
-from fastattnerase.measuring import measure
+from fastattnerase.cli.measure import measure
 
 # Everything heavy but torch is imported inside the commands, so that --help answers soon.
 if TYPE_CHECKING:
@@ -51,12 +51,6 @@ app = typer.Typer(
 )
 app.add_typer(reproduce.app, name="reproduce")
 _command = functools.partial(command, app)
-
-
-def main() -> None:
-    """Run the command line."""
-    prepare()
-    app()
 
 
 # --- options shared by commands ------------------------------------------------------------------

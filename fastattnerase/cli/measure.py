@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from fastattnerase.console import counted, number_or_name, progress
-from fastattnerase.console import out as _console
-from fastattnerase.inputs import (
+from fastattnerase.cli.console import counted, number_or_name, progress
+from fastattnerase.cli.console import out as _console
+from fastattnerase.cli.inputs import (
     Backend,
     Device,
     Out,
