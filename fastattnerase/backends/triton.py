@@ -158,12 +158,18 @@ class _Sweep:
         self.offsets, self.invalid = _safe_offsets(problem.offsets, self.num_items)
         contribution = torch.float64 if self.values.dtype == torch.float64 else torch.float32
         self.contributions = self._new((self.num_items, self.num_classes), contribution)
-        self.weight = self._new((self.num_items,), torch.float64)  # NaN marks a bad item
+        self.weight = self._weight()  # [T], NaN marks a bad item
         self.log_probabilities = self._new((self.num_instances, self.num_classes), torch.float64)
         self.tolerance = self._new((self.num_instances,), torch.float64)
         self.runner_up = self._new((self.num_instances,), torch.int64)
         self.positive = self._new((self.num_instances,), torch.int64)
         self.bias_label = self._new((self.num_instances,), torch.int64)
+
+    def _weight(self) -> Tensor:
+        """Where the normalised weights go [T]: the result, or workspace."""
+        if self.out.weights is not None:
+            return self.out.weights[:, 0]
+        return self._new((self.num_items,), torch.float64)
 
     def _new(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         return torch.empty(shape, dtype=dtype, device=self.values.device)
@@ -216,7 +222,7 @@ class _Sweep:
             self.attention, self.problem.is_scores, self.contributions, norms, self.offsets,
             self.bias, self.invalid, head_norm, self.weight, out.label, out.status,
             out.probabilities, self.log_probabilities, self.tolerance, self.runner_up,
-            self.positive, self.bias_label,
+            self.positive, self.bias_label, out.logits,
         )  # fmt: skip
 
     def _first(self, kind: RankingKind) -> int | None:
@@ -230,6 +236,7 @@ class _Sweep:
         results: dict[str, Tensor | None] = {
             "flip": out.single_flip_label,
             "js": out.single_js,
+            "kl": out.single_kl,
             "drop": out.single_drop,
         }
         for kind, name in _SINGLE_KEYS.items():

@@ -6,7 +6,8 @@ near-ties `3e-6 (max_i |h_i| max_c |W_c| + max_c |b_c|)`; the runner-up class, t
 m_{i,c}` over `c != y`. All sums run in position order, in float64.
 
 Data layout: attention [T] with any stride, contributions [T, C], norms [T]; weights [T] float64
-come out, NaN for an item whose score or weight is not finite (the mark that later kernels read).
+come out, NaN for an item whose score or weight is not finite (the mark that later kernels read) and
+throughout an instance marked INVALID.
 
 Mapping: a program walks through a few instances, each in tiles of [BN items, BC classes]; three
 passes over an instance's items (extremes, normaliser, weights and sums), the last two from cache.
@@ -44,8 +45,8 @@ from .common import (
 @helper
 def _decide(
     ATT, att_stride, S, NORM, BIAS, bias_stride, FLAG, HEAD_NORM, WEIGHT, LABEL, STATUS, PROB, LOGP,
-    TOLERANCE, RUNNER, POSITIVE, BIAS_LABEL, b, begin, n, C: tl.constexpr, IS_SCORES: tl.constexpr,
-    BN: tl.constexpr, BC: tl.constexpr,
+    LOGITS, TOLERANCE, RUNNER, POSITIVE, BIAS_LABEL, b, begin, n, C: tl.constexpr,
+    IS_SCORES: tl.constexpr, WANT_LOGITS: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     c = tl.arange(0, BC)
     real = c < C
@@ -93,6 +94,7 @@ def _decide(
             totals += tl.where(finite, e, 0.0)
     total = tl.sum(totals, axis=0)
     scale = tl.where(total > 0, total, 1.0)
+    invalid = negative > 0
 
     mass = tl.full([BN], 0, tl.float64)
     sums = tl.full([BN, BC], 0, tl.float64)
@@ -111,7 +113,7 @@ def _decide(
             a = tl.where(finite, e, 0.0) / scale
             marked = tl.where(finite, a, float("nan"))
             positive += (a > 0).to(tl.int32)
-        tl.store(WEIGHT + item, marked, mask=inside)
+        tl.store(WEIGHT + item, tl.where(invalid, float("nan"), marked), mask=inside)
         s = load_f64(S + item[:, None] * C + c[None, :], inside[:, None] & real[None, :])
         mass += a
         sums += a[:, None] * s
@@ -119,11 +121,13 @@ def _decide(
     whole = tl.sum(mass, axis=0)
     pooled = tl.sum(sums, axis=0)
 
-    invalid = negative > 0
     broken = bad > 0
     usable = (invalid == 0) & (broken == 0)
     weighted = usable & (count > 0)
     logits = tl.where(weighted, pooled / tl.where(whole > 0, whole, 1.0) + bias, bias)
+    if WANT_LOGITS:
+        known = tl.where(usable, logits, float("nan"))
+        tl.store(LOGITS + b * C + c, known.to(LOGITS.dtype.element_ty), mask=real)
     logits = tl.where(real & usable, logits, tl.where(real, 0.0, nothing))
     label = tl.where(usable, tl.argmax(logits, axis=0), -1).to(tl.int64)
     logp = tl.reshape(log_softmax(logits[None, :], C, BC), [BC])
@@ -170,6 +174,7 @@ POINTERS = [
     "STATUS",
     "PROB",
     "LOGP",
+    "LOGITS",
     "TOLERANCE",
     "RUNNER",
     "POSITIVE",
@@ -183,9 +188,9 @@ POINTERS = [
 )
 def decide_kernel(
     ATT, att_stride, S, NORM, OFFSETS, BIAS, bias_stride, FLAG, HEAD_NORM, WEIGHT, LABEL, STATUS,
-    PROB, LOGP, TOLERANCE, RUNNER, POSITIVE, BIAS_LABEL, B, group, C: tl.constexpr,
-    IS_SCORES: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, BN: tl.constexpr,
-    BC: tl.constexpr,
+    PROB, LOGP, LOGITS, TOLERANCE, RUNNER, POSITIVE, BIAS_LABEL, B, group, C: tl.constexpr,
+    IS_SCORES: tl.constexpr, WANT_LOGITS: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
+    BN: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     for step in range(0, loop_bound(group)):
         b = tl.program_id(0).to(tl.int64) * group + step
@@ -195,8 +200,8 @@ def decide_kernel(
             if (n > LOW) & (n <= HIGH):
                 _decide(
                     ATT, att_stride, S, NORM, BIAS, bias_stride, FLAG, HEAD_NORM, WEIGHT, LABEL,
-                    STATUS, PROB, LOGP, TOLERANCE, RUNNER, POSITIVE, BIAS_LABEL, b, begin, n, C,
-                    IS_SCORES, BN, BC,
+                    STATUS, PROB, LOGP, LOGITS, TOLERANCE, RUNNER, POSITIVE, BIAS_LABEL, b, begin,
+                    n, C, IS_SCORES, WANT_LOGITS, BN, BC,
                 )  # fmt: skip
 
 
@@ -218,6 +223,7 @@ def decide(
     runner_up: torch.Tensor,
     positive: torch.Tensor,
     bias_label: torch.Tensor,
+    logits: torch.Tensor | None,
 ) -> None:
     """Fills all from `weight` on; `invalid` [B] int32 marks instances found invalid before."""
     num_items, num_classes = contributions.shape
@@ -229,7 +235,8 @@ def decide(
         decide_kernel[(triton.cdiv(num_instances, group),)](
             attention, attention.stride(0), contributions, norms, offsets, bias,
             bias.stride(0) if bias.ndim == 2 else 0, invalid, head_norm, weight, label, status,
-            probabilities, log_probabilities, tolerance, runner_up, positive, bias_label,
-            num_instances, group, C=num_classes, IS_SCORES=is_scores, LOW=tile.low, HIGH=tile.high,
+            probabilities, log_probabilities, probabilities if logits is None else logits,
+            tolerance, runner_up, positive, bias_label, num_instances, group, C=num_classes,
+            IS_SCORES=is_scores, WANT_LOGITS=logits is not None, LOW=tile.low, HIGH=tile.high,
             BN=tile.items, BC=tile.classes, num_warps=tile.warps, maxnreg=tile.registers,
         )  # fmt: skip

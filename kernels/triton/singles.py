@@ -1,7 +1,7 @@
-"""Erasing every item alone: decision, JS, drop of the label's probability, ranking keys.
+"""Erasing every item alone: decision, JS, KL, drop of the label's probability, ranking keys.
 
 Formula: `M_{-i,c} = sum_{j != i} m_{j,c}`, `A_{-i} = sum_{j != i} a_j`, both by additions (see
-`others.py`); decision, probabilities and JS from them as for prefixes.
+`others.py`); decision, probabilities, JS and KL from them as for prefixes.
 
 Data layout: weights [T] float64, contributions [T, C]; results [T]; keys [T] int64
 (`ordered_key`).
@@ -11,7 +11,7 @@ Mapping: a program per few instances, tiles of [BN items, BC classes].
 Memory traffic: weights and contributions four times from the caches, the results once.
 
 Assumptions: none beyond `decide.py`; instances without a label get -1 and NaN, without mass no
-flip, JS 0 and drop 0.
+flip, JS, KL and drop 0.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ from .others import (
 @helper
 def _singles(
     S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, LOGP, TOLERANCE, STATUS, AFTER, FLIP, JS,
-    DROP, JS_KEY, DROP_KEY, status, y, b, begin, n, C: tl.constexpr, WANT_FLIP: tl.constexpr,
-    WANT_JS: tl.constexpr, WANT_DROP: tl.constexpr, WANT_JS_KEY: tl.constexpr,
-    WANT_DROP_KEY: tl.constexpr, UNDER: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
+    KL, DROP, JS_KEY, DROP_KEY, status, y, b, begin, n, C: tl.constexpr, WANT_FLIP: tl.constexpr,
+    WANT_JS: tl.constexpr, WANT_KL: tl.constexpr, WANT_DROP: tl.constexpr,
+    WANT_JS_KEY: tl.constexpr, WANT_DROP_KEY: tl.constexpr, UNDER: tl.constexpr, BN: tl.constexpr,
+    BC: tl.constexpr,
 ):  # fmt: skip
     c = tl.arange(0, BC)
     bias, bias_label, _finite = load_bias(BIAS, bias_stride, b, C, BC)
@@ -92,13 +93,16 @@ def _singles(
             decision = decide(margins, alive, bias_label, C, BC)
             flips = weighted & (decision != y)
             tl.store(FLIP + item, tl.where(flips, decision, -1), mask=inside)
-        if WANT_JS or WANT_DROP or WANT_JS_KEY or WANT_DROP_KEY:
+        if WANT_JS or WANT_KL or WANT_DROP or WANT_JS_KEY or WANT_DROP_KEY:
             new = row_log_probabilities(margins, alive, bias, C, BC)
-            if WANT_JS or WANT_JS_KEY:
-                js, _kl = divergences(new, old)
+            if WANT_JS or WANT_KL or WANT_JS_KEY:
+                js, kl = divergences(new, old)
                 js = tl.where(weighted, js, tl.where(labelled, 0.0, float("nan")))
                 if WANT_JS:
                     tl.store(JS + item, js.to(JS.dtype.element_ty), mask=inside)
+                if WANT_KL:
+                    kl = tl.where(weighted, kl, tl.where(labelled, 0.0, float("nan")))
+                    tl.store(KL + item, kl.to(KL.dtype.element_ty), mask=inside)
                 if WANT_JS_KEY:
                     key = ordered_key(tl.where(weighted, js, 0.0))
                     tl.store(JS_KEY + item, key, mask=inside)
@@ -117,7 +121,7 @@ def _singles(
         mass += tl.sum(weight, axis=0)
         sums += tl.sum(terms, axis=0)
     found = weighted & (tl.sum(close, axis=0) > 0)
-    if (WANT_FLIP or WANT_JS or WANT_DROP) and found:
+    if (WANT_FLIP or WANT_JS or WANT_KL or WANT_DROP) and found:
         tl.atomic_or(STATUS + b, NEAR_TIE)
 
 
@@ -135,6 +139,7 @@ POINTERS = [
     "AFTER",
     "FLIP",
     "JS",
+    "KL",
     "DROP",
     "JS_KEY",
     "DROP_KEY",
@@ -147,8 +152,8 @@ POINTERS = [
 )
 def singles_kernel(
     S, WEIGHT, SCORE, score_stride, OFFSETS, BIAS, bias_stride, LABEL, LOGP, TOLERANCE, STATUS,
-    AFTER, FLIP, JS, DROP, JS_KEY, DROP_KEY, B, group, C: tl.constexpr, IS_SCORES: tl.constexpr,
-    WANT_FLIP: tl.constexpr, WANT_JS: tl.constexpr, WANT_DROP: tl.constexpr,
+    AFTER, FLIP, JS, KL, DROP, JS_KEY, DROP_KEY, B, group, C: tl.constexpr, IS_SCORES: tl.constexpr,
+    WANT_FLIP: tl.constexpr, WANT_JS: tl.constexpr, WANT_KL: tl.constexpr, WANT_DROP: tl.constexpr,
     WANT_JS_KEY: tl.constexpr, WANT_DROP_KEY: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
     BN: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
@@ -163,14 +168,16 @@ def singles_kernel(
                 if IS_SCORES and (status & UNDERFLOW) != 0:
                     _singles(
                         S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, LOGP, TOLERANCE, STATUS,
-                        AFTER, FLIP, JS, DROP, JS_KEY, DROP_KEY, status, y, b, begin, n, C,
-                        WANT_FLIP, WANT_JS, WANT_DROP, WANT_JS_KEY, WANT_DROP_KEY, True, BN, BC,
+                        AFTER, FLIP, JS, KL, DROP, JS_KEY, DROP_KEY, status, y, b, begin, n, C,
+                        WANT_FLIP, WANT_JS, WANT_KL, WANT_DROP, WANT_JS_KEY, WANT_DROP_KEY, True,
+                        BN, BC,
                     )  # fmt: skip
                 else:
                     _singles(
                         S, WEIGHT, SCORE, score_stride, BIAS, bias_stride, LOGP, TOLERANCE, STATUS,
-                        AFTER, FLIP, JS, DROP, JS_KEY, DROP_KEY, status, y, b, begin, n, C,
-                        WANT_FLIP, WANT_JS, WANT_DROP, WANT_JS_KEY, WANT_DROP_KEY, False, BN, BC,
+                        AFTER, FLIP, JS, KL, DROP, JS_KEY, DROP_KEY, status, y, b, begin, n, C,
+                        WANT_FLIP, WANT_JS, WANT_KL, WANT_DROP, WANT_JS_KEY, WANT_DROP_KEY, False,
+                        BN, BC,
                     )  # fmt: skip
 
 
@@ -187,7 +194,7 @@ def erase_each(
     status: torch.Tensor,
     results: dict[str, torch.Tensor | None],
 ) -> None:
-    """Fills the wanted of results: flip, js, drop [T], and js_key, drop_key [T] int64."""
+    """Fills the wanted of results: flip, js, kl, drop [T], and js_key, drop_key [T] int64."""
     num_items, num_classes = contributions.shape
     num_instances = len(label)
     if num_instances == 0 or all(result is None for result in results.values()):

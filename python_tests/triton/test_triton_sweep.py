@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -13,11 +14,17 @@ from sweep_problems import DEVICE, EVERY, K, assert_as_reference, problem, run
 from torch import Tensor
 
 from fastattnerase.backends.triton import BACKEND
-from fastattnerase.problem import Problem
+from fastattnerase.problem import RESULTS, Problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NaN in the interpreter
 adapter = import_module("fastattnerase.backends.triton")
 NAN, INF = float("nan"), float("inf")
+
+
+def kl_of_logits(new: float, old: float) -> float:
+    """KL(q || p) of two classes whose logits are (0, new) for q and (0, old) for p."""
+    q, p = 1 / (1 + math.exp(-new)), 1 / (1 + math.exp(-old))
+    return q * math.log(q / p) + (1 - q) * math.log((1 - q) / (1 - p))
 
 
 def test_hand_worked_prefixes() -> None:
@@ -44,10 +51,38 @@ def test_hand_worked_prefixes() -> None:
     assert (out.first_flip.item(), out.flip_label.item(), out.removed_mass.item()) == (1, 0, 0.5)
     assert (out.minimal_size.item(), out.minimal_flip_label.item()) == (1, 0)
     assert out.single_flip_label.tolist() == [0, -1, -1, -1]
+    assert out.logits.tolist() == [[0.0, 0.5]]
+    assert out.weights.tolist() == [[0.5], [0.25], [0.125], [0.125]]
+    # Without an item: -1.5 / .5, 1.5 / .75, 1 / .875 and .5 / .875.
+    expected = [kl_of_logits(z, 0.5) for z in (-3.0, 2.0, 8 / 7, 4 / 7)]
+    assert out.single_kl.tolist() == pytest.approx(expected, rel=1e-6)
 
     kept = run(replace(given, keep=True))
     assert kept.curve_decision.tolist() == [[0, 1, 1, 1, 1]]
     assert (kept.first_flip.item(), kept.flip_label.item(), kept.removed_mass.item()) == (1, 1, 0.5)
+
+
+def test_original_and_singles_where_nothing_flips() -> None:
+    """Empty, a bad value, a bad score, a score of -inf, and scores of -inf alone."""
+
+    def change(tensors: dict[str, Tensor]) -> None:
+        tensors["values"][1] = INF
+        tensors["attention"][:, 0] = torch.tensor([1.0, 1, NAN, 1, 2, -INF, -INF, -INF])
+        tensors["values"][4:] = 1.0
+        tensors["head_weight"][:] = torch.eye(2)[:, None]
+        tensors["head_bias"][:] = torch.tensor([0.25, 0.5])
+
+    given = problem([0, 2, 2, 2, 2], 2, 2, rankings=(), change=change)
+    out = run(given)
+    assert out.status.tolist() == [1, 8, 8, 0, 4]
+    bias, nan = [0.25, 0.5], [NAN, NAN]
+    logits = torch.tensor([bias, nan, nan, [1.25, 1.5], bias])
+    torch.testing.assert_close(out.logits.cpu(), logits, rtol=0, atol=0, equal_nan=True)
+    weights = torch.tensor([0.5, 0.5, NAN, 1, 1, 0, 0, 0], dtype=torch.float64)
+    torch.testing.assert_close(out.weights[:, 0].cpu(), weights, rtol=0, atol=0, equal_nan=True)
+    # Without the only weight the bias decides, by as much as before.
+    kl = torch.tensor([NAN, NAN, NAN, NAN, 0, 0, 0, 0])
+    torch.testing.assert_close(out.single_kl.cpu(), kl, rtol=0, atol=1e-15, equal_nan=True)
 
 
 def by_hand(
@@ -79,7 +114,7 @@ def test_a_tie_behind_the_first_flip_is_none(keep: bool) -> None:
     """Erasing: sums 3, -1 (flips), 0, 1. Keeping: 1 (flips), 0, 1, 2."""
     given = by_hand([1.0, -1, 1, 1] if keep else [4.0, -1, -1, 1], [1.0, -1.0], keep=keep)
     few = replace(run(given), **{f"minimal_{x}": None for x in ("size", "flip_label", "order")})
-    few = replace(few, **{f"single_{x}": None for x in ("flip_label", "js", "drop")})
+    few = replace(few, **{f"single_{x}": None for x in ("flip_label", "js", "kl", "drop")})
     BACKEND.sweep(given, few)
     assert (few.first_flip.item(), few.status.item()) == (1, 0)
 
@@ -156,6 +191,9 @@ def test_unusable_instances_are_invalid() -> None:
     rankings = (K.GIVEN_ORDER, K.GIVEN_KEYS, K.ATTENTION)
     out = assert_as_reference(problem([3, 4, 3, 2], scores=False, rankings=rankings, change=change))
     assert out.status.tolist() == [64, 64, 64, 0]
+    assert out.logits.isnan().any(1).tolist() == [True] * 3 + [False]
+    assert out.weights.isnan()[:, 0].tolist() == [True] * 10 + [False] * 2
+    assert out.single_kl.isnan().tolist() == [True] * 10 + [False] * 2
     assert out.order[:, :10].tolist() == [[-1] * 10] * 3
 
 
@@ -202,20 +240,11 @@ def test_results_do_not_depend_on_the_batch() -> None:
                 keys=tuple(key[items] for key in given.keys),
             )
         )
-        points = slice(offsets[b] + b, offsets[b + 1] + b + 1)
-        for field in fields(alone):
-            got, among = getattr(alone, field.name), getattr(whole, field.name)
-            if field.name.startswith("curve"):
-                among = among[:, points]
-            elif field.name.startswith("single") or field.name == "minimal_order":
-                among = among[items]
-            elif field.name == "order":
-                among = among[:, items]
-            elif among.shape[0] == len(lengths):
-                among = among[b : b + 1]
-            else:
-                among = among[:, b : b + 1]
-            assert torch.equal(got.nan_to_num(nan=-5), among.nan_to_num(nan=-5)), field.name
+        for line in RESULTS:
+            got, among = getattr(alone, line.name), getattr(whole, line.name)
+            got = got[line.place(0, slice(0, lengths[b]))]
+            among = among[line.place(b, items)]
+            assert torch.equal(got.nan_to_num(nan=-5), among.nan_to_num(nan=-5)), line.name
 
 
 def test_only_what_is_wanted_is_computed() -> None:
