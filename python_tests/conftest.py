@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,20 @@ if not GPU:
     os.environ["TRITON_INTERPRET"] = "1"
 
 from contract import runners  # noqa: E402
-from contract.cases import CAPS, Caps, chosen  # noqa: E402
+from contract.cases import CAPS, Caps, chosen, within  # noqa: E402
 from contract.harness import Runner  # noqa: E402
+from contract.tally import ABSENT, Tally, counted  # noqa: E402
+
+from fastattnerase import _C  # noqa: E402
 
 CONTRACT = Path(__file__).parent / "contract"
+if os.environ.get("FASTATTNERASE_TEST_HIDE"):
+    runners.hide(os.environ["FASTATTNERASE_TEST_HIDE"])
+MUST = [name for name in os.environ.get("FASTATTNERASE_TEST_REQUIRE", "").split(",") if name]
 
-_required: list[str] = []
+_tally = Tally(pinned=runners.REFUSALS)
+_skips: list[str] = []  # of tests of no backend, and others than refusals and absences
 _whole = False
-_ran: Counter[str] = Counter()
-_compared: dict[str, Counter[str]] = {}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,11 +42,15 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--gpu") and not GPU:
         raise pytest.UsageError("--gpu: torch finds no GPU")
     named = config.getoption("--backends")
-    _required[:] = named.split(",") if named else runners.required(GPU)
+    _tally.required[:] = named.split(",") if named else runners.required(GPU)
+    config.addinivalue_line("markers", "long: runs in `make test-long` and CI, not in `make test`")
     # A run that leaves out no contract test has to have run every backend. Where pytest-xdist deals
     # the tests out, the process that hands them to others sees every report and is the judge.
     narrowed = (
-        config.option.keyword or config.option.markexpr or getattr(config.option, "lf", False)
+        config.option.keyword
+        or config.option.markexpr not in ("", "not long")
+        or getattr(config.option, "lf", False)
+        or config.getoption("--shard") != "1/1"
     )
     paths = [Path(arg.split("::")[0]).resolve() for arg in config.args if "::" not in arg]
     covered = any(path in (CONTRACT, *CONTRACT.parents) for path in paths)
@@ -52,10 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if {"runner", "case"} <= set(metafunc.fixturenames):
-        pairs = [(name, case) for name in _required for case in chosen(CAPS.get(name, Caps()))]
+        names = _tally.required
+        pairs = [(name, case) for name in names for case in chosen(CAPS.get(name, Caps()))]
         metafunc.parametrize(("runner", "case"), pairs, indirect=["runner"])
     elif "runner" in metafunc.fixturenames:
-        metafunc.parametrize("runner", _required, indirect=True)
+        metafunc.parametrize("runner", _tally.required, indirect=True)
+    elif "variant" in metafunc.fixturenames:
+        metafunc.parametrize("variant", _C.cpu_variants_built(), indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -68,8 +79,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def runner(request: pytest.FixtureRequest) -> Runner:
     """One backend, with the device its tensors have to be on."""
-    request.node.user_properties.append(("backend", request.param))
+    _here(request.node, request.param)
     return runners.load(request.param, GPU)
+
+
+@pytest.fixture
+def variant(request: pytest.FixtureRequest) -> str:
+    """One instruction-set variant of the CPU engine."""
+    _here(request.node, f"cpu-{request.param}")
+    return request.param
+
+
+def _here(item: pytest.Item, backend: str) -> None:
+    """Count the test as one of the backend; skip it where the processor lacks the variant."""
+    item.user_properties.append(("backend", backend))
+    if runners.absent(backend):
+        if {backend, backend.removeprefix("cpu-")} & set(MUST):
+            pytest.fail(f"{backend}: {ABSENT}, but FASTATTNERASE_TEST_REQUIRE names it")
+        item.user_properties.append(("not_run", ABSENT))
+        pytest.skip(f"{backend}: {ABSENT}")
 
 
 @pytest.fixture(autouse=True)
@@ -100,32 +128,44 @@ def _poisoning(function):
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.when == "call" and not report.skipped:
-        properties = dict(report.user_properties)
-        backend = properties.get("backend")
-        if backend is None:
-            return
-        _ran[backend] += 1
-        counts = {name: properties.get(name, 0) for name in ("instances", "near_ties")}
-        _compared.setdefault(backend, Counter()).update(counts)
-
-
-def _idle() -> list[str]:
-    return [name for name in _required if not _ran[name]] if _whole else []
+    if report.when != "call" and not report.skipped:
+        return
+    properties = dict(report.user_properties)
+    reason = report.longrepr[2].removeprefix("Skipped: ") if report.skipped else ""
+    _tally.add(properties, report.skipped, reason)
+    if report.skipped and "not_run" not in properties:
+        _skips.append(reason)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if _idle() and not session.config.option.collectonly and exitstatus == pytest.ExitCode.OK:
+    if session.config.option.collectonly or hasattr(session.config, "workerinput"):
+        return
+    if _whole and list(_tally.faults()) and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    notes = os.environ.get("FASTATTNERASE_TEST_NOT_RUN")  # the file .ci/run collects them in
+    if notes:
+        with Path(notes).open("a") as file:
+            file.writelines(f"{line}\n" for line in _not_run())
+
+
+def _not_run() -> list[str]:
+    """A line for everything that did not run."""
+    capped = [
+        f"{name}: {within(CAPS[name])}"
+        for name in _tally.required
+        if name in CAPS and _tally.ran[name] and not (GPU and name == "triton")
+    ]
+    return [*_tally.not_run(), *(capped if _whole else ()), *counted(_skips)]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if not _ran and not _idle():
+    if not _tally.ran and not _whole:
         return
-    terminalreporter.section("contract tests per backend")
-    for name in dict.fromkeys((*_required, *_ran)):
-        note = ", it RAN NOTHING: the run fails" if name in _idle() else ""
-        seen = _compared.get(name, Counter())
-        if seen["instances"]:
-            note += f", {seen['instances']} instances compared, {seen['near_ties']} tied"
-        terminalreporter.write_line(f"{name:>14} {_ran[name]:6d} tests{note}")
+    terminalreporter.section("tests per backend")
+    for line in _tally.lines():
+        terminalreporter.write_line(line)
+    terminalreporter.section("what did not run")
+    for line in _not_run():
+        terminalreporter.write_line(line)
+    for fault in _tally.faults() if _whole else ():
+        terminalreporter.write_line(f"THE RUN FAILS: {fault}")

@@ -87,6 +87,8 @@ void register_cpu(py::module_& m) {
         "Pooled vectors of prefixes; the fields of PooledParams by keyword. 0, or the scratch "
         "memory they lack.");
   m.def("cpu_variants", &cpu::variants, "Instruction-set variants that run here, fastest first.");
+  m.def("cpu_variants_built", &cpu::variants_built,
+        "Instruction-set variants of the build, fastest first, whether they run here or not.");
   m.def("cpu_variant", &cpu::variant, "The variant in use.");
   m.def("cpu_select_variant", &cpu_select_variant, py::arg("name"), "Use one variant from now on.");
 }

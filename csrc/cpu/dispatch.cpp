@@ -9,19 +9,33 @@
 namespace fae::cpu {
 namespace {
 
-std::vector<const Variant*> runnable() {
-  std::vector<const Variant*> list;
+// One variant of the build, and whether this processor and operating system run it.
+struct Offer {
+  const Variant* variant;
+  bool runs;
+};
+
+// Every variant of the build, the fastest first.
+std::vector<Offer> offers() {
+  std::vector<Offer> list;
 #if defined(FAE_CPU_X86)
   // The compiler's run-time support asks CPUID and, through XGETBV, the operating system.
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    list.push_back(&kAvx512);
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) list.push_back(&kAvx2);
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  list.push_back(
+      {&kAvx512, avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")});
+  list.push_back({&kAvx2, avx2});
 #endif
-  list.push_back(&kBaseline);
+  list.push_back({&kBaseline, true});
+  return list;
+}
+
+std::vector<const Variant*> runnable() {
+  std::vector<const Variant*> list;
+  for (const Offer& offer : offers()) {
+    if (offer.runs) list.push_back(offer.variant);
+  }
   return list;
 }
 
@@ -53,6 +67,12 @@ std::atomic<const Variant*>& current() {
 std::vector<std::string> variants() {
   std::vector<std::string> names;
   for (const Variant* variant : runnable()) names.emplace_back(variant->name);
+  return names;
+}
+
+std::vector<std::string> variants_built() {
+  std::vector<std::string> names;
+  for (const Offer& offer : offers()) names.emplace_back(offer.variant->name);
   return names;
 }
 

@@ -30,6 +30,8 @@ Error pooled_prefixes(const PooledParams& p);
 
 // The names of the variants that this machine can run, the fastest first.
 std::vector<std::string> variants();
+// The names of all variants of the build, the fastest first, whether this machine runs them or not.
+std::vector<std::string> variants_built();
 // The variant in use. FASTATTNERASE_CPU_ISA forces one at load time, `select_variant` later; it
 // returns false for a name that this machine cannot run.
 std::string variant();

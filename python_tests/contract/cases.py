@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -499,6 +500,19 @@ def _spread(things: list[str], count: int) -> list[str]:
     if len(things) <= count:
         return things
     return [things[i] for i in np.unique(np.linspace(0, len(things) - 1, count).astype(int))]
+
+
+def within(caps: Caps) -> str:
+    """What `caps` leave of the contract's cases, for people: `190 of 236 cases, …`."""
+    kept = [shrink(CASES[name], caps) for name in chosen(caps)]
+
+    def sizes(cases: Iterable[Case]) -> tuple[int, ...]:
+        each = [(1, len(c.rankings), len(c.lengths), sum(c.lengths), int(c.minimal)) for c in cases]
+        return tuple(map(sum, zip(*each, strict=True)))
+
+    names = ("cases", "rankings", "instances", "items", "minimal sets")
+    both = zip(sizes(kept), sizes(CASES.values()), names, strict=True)
+    return "capped to " + ", ".join(f"{few:,} of {all_:,} {name}" for few, all_, name in both)
 
 
 def shrink(case: Case, caps: Caps) -> Case:

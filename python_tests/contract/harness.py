@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cache
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -23,6 +24,7 @@ from contract.oracle import (
     divergences,
     first_flip,
 )
+from contract.tally import REFUSED
 from fastattnerase.backends.base import Backend
 from fastattnerase.problem import RESULTS, Outputs, Problem, RankingKind, Result
 
@@ -54,6 +56,17 @@ class Runner:
 @cache
 def _build(case: Case, device: str) -> Built:
     return build(case, device)
+
+
+def skip_where_refused(
+    runner: Runner, problem: Problem, record_property: Callable[[str, object], None]
+) -> None:
+    """Skip a test, counted as refused, where the backend takes one attention head only."""
+    reasons = runner.backend.unsupported(problem)
+    if reasons:
+        assert problem.values.shape[1] > 1, f"{runner.name} refuses: {reasons}"
+        record_property("not_run", REFUSED)
+        pytest.skip("; ".join(reasons))
 
 
 def wanted(case: Case) -> dict[str, bool]:

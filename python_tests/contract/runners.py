@@ -1,8 +1,9 @@
-"""The backends that tests must run on this machine, and how to load each."""
+"""The backends that tests must run, and how to load each."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from functools import cache
 from pathlib import Path
 
@@ -11,11 +12,34 @@ from fastattnerase import _C
 from fastattnerase.backends import choose, register
 from fastattnerase.backends.cpu import CpuBackend
 
+# Tests that a backend refuses: 8 cases have several attention heads, and 2 of pooled prefixes.
+REFUSALS = {"triton": 8, "cuda": 10, "cuda-emulated": 10}
+
+
+def hide(names: str) -> None:
+    """Make this process and those it starts see a processor without some variants (comma list)."""
+    hidden = set(names.split(","))
+    if unknown := hidden - set(_C.cpu_variants_built()) | hidden & {"baseline"}:
+        raise ValueError(
+            f"FASTATTNERASE_TEST_HIDE: given {', '.join(sorted(unknown))}, "
+            f"needed variants of {_C.cpu_variants_built()} but the baseline"
+        )
+    left = [name for name in _C.cpu_variants() if name not in hidden]
+    _C.cpu_variants = lambda: left
+    if os.environ.setdefault("FASTATTNERASE_CPU_ISA", left[0]) in hidden:
+        raise ValueError("FASTATTNERASE_CPU_ISA: given a variant that FASTATTNERASE_TEST_HIDE has")
+
 
 def required(gpu: bool) -> list[str]:
-    """What must run: everything but a GPU's own backends where there is no GPU."""
-    native = [f"cpu-{variant}" for variant in _C.cpu_variants()]
+    """What must run: every variant of the build, everything else but a GPU's own without a GPU."""
+    native = [f"cpu-{variant}" for variant in _C.cpu_variants_built()]
     return ["reference", *native, "triton", "cuda" if gpu else "cuda-emulated"]
+
+
+def absent(name: str) -> bool:
+    """Whether the processor of this machine cannot run a variant of the build."""
+    variant = name.removeprefix("cpu-")
+    return variant in _C.cpu_variants_built() and variant not in _C.cpu_variants()
 
 
 @cache

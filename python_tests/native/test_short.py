@@ -64,57 +64,55 @@ def swept(problem: fae.AttentionBatch, variant: str, orders: int = 1) -> dict[st
 
 @pytest.mark.parametrize("scores", [True, False])
 @pytest.mark.parametrize("classes", CLASSES)
-def test_short_instances_equal_the_baseline(classes: int, scores: bool) -> None:
+def test_short_instances_equal_the_baseline(variant: str, classes: int, scores: bool) -> None:
     problem = batch(classes, scores, seed=classes)
     lengths = problem.offsets.diff()
     want = swept(problem, "baseline", orders=3)
     assert (want["first_flip"] > 0).any()
     assert (want["first_flip"] < 0).any()
     assert (want["minimal size"] > 0).any()
-    for variant in _C.cpu_variants():
-        got = swept(problem, variant, orders=3)
-        clear = (want["status"] | got["status"]) & NEAR_TIE == 0
-        assert (~clear).sum() <= 1
-        own = torch.repeat_interleave(clear, lengths)
-        points = torch.repeat_interleave(clear, lengths + 1)
-        for key, theirs in want.items():
-            ours = got[key]
-            assert ours.shape == theirs.shape, key
-            if ours.shape[-1] == points.numel():
-                ours, theirs = ours[..., points], theirs[..., points]
-            elif ours.shape[-1] == own.numel():
-                ours, theirs = ours[..., own], theirs[..., own]
-            elif key != "probabilities":
-                ours, theirs = ours[..., clear], theirs[..., clear]
-            if key in ("removed_mass", "curve mass"):
-                torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12, equal_nan=True)
-            elif key == "curve kl":
-                assert ((ours - theirs).abs() <= 2e-6 * (1 + theirs)).all()
-            elif ours.is_floating_point():
-                torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-6)
-            else:
-                assert torch.equal(ours, theirs), key
+    got = swept(problem, variant, orders=3)
+    clear = (want["status"] | got["status"]) & NEAR_TIE == 0
+    assert (~clear).sum() <= 1
+    own = torch.repeat_interleave(clear, lengths)
+    points = torch.repeat_interleave(clear, lengths + 1)
+    for key, theirs in want.items():
+        ours = got[key]
+        assert ours.shape == theirs.shape, key
+        if ours.shape[-1] == points.numel():
+            ours, theirs = ours[..., points], theirs[..., points]
+        elif ours.shape[-1] == own.numel():
+            ours, theirs = ours[..., own], theirs[..., own]
+        elif key != "probabilities":
+            ours, theirs = ours[..., clear], theirs[..., clear]
+        if key in ("removed_mass", "curve mass"):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12, equal_nan=True)
+        elif key == "curve kl":
+            assert ((ours - theirs).abs() <= 2e-6 * (1 + theirs)).all()
+        elif ours.is_floating_point():
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-6)
+        else:
+            assert torch.equal(ours, theirs), key
 
 
 @pytest.mark.parametrize("classes", [5, 16])
-def test_short_instances_do_not_depend_on_their_neighbours(classes: int) -> None:
+def test_short_instances_do_not_depend_on_their_neighbours(variant: str, classes: int) -> None:
     problem = batch(classes, True, seed=classes + 100)
     B = len(problem)
     backwards = fae.AttentionBatch.cat([problem[b : b + 1] for b in reversed(range(B))])
-    for variant in _C.cpu_variants():
-        together = swept(problem, variant)
-        for key, alone in swept(backwards, variant).items():
-            whole = together[key]
-            if key == "probabilities" or alone.shape[-1] == B:
-                turned = alone.flip(0) if key == "probabilities" else alone.flip(-1)
-            else:
-                extra = int(alone.shape[-1] != problem.offsets[-1])
-                sizes = (backwards.offsets.diff() + extra).tolist()
-                turned = torch.cat(alone.split(sizes, dim=-1)[::-1], dim=-1)
-            assert torch.equal(turned.nan_to_num(-7), whole.nan_to_num(-7)), (variant, key)
+    together = swept(problem, variant)
+    for key, alone in swept(backwards, variant).items():
+        whole = together[key]
+        if key == "probabilities" or alone.shape[-1] == B:
+            turned = alone.flip(0) if key == "probabilities" else alone.flip(-1)
+        else:
+            extra = int(alone.shape[-1] != problem.offsets[-1])
+            sizes = (backwards.offsets.diff() + extra).tolist()
+            turned = torch.cat(alone.split(sizes, dim=-1)[::-1], dim=-1)
+        assert torch.equal(turned.nan_to_num(-7), whole.nan_to_num(-7)), (variant, key)
 
 
-def test_equal_items_keep_their_positions() -> None:
+def test_equal_items_keep_their_positions(variant: str) -> None:
     lengths = torch.arange(1, 17)
     items = int(lengths.sum())
     problem = fae.AttentionBatch(
@@ -125,13 +123,12 @@ def test_equal_items_keep_their_positions() -> None:
         head_bias=torch.tensor([0.0, 0.25]),
     )
     positions = torch.cat([torch.arange(int(n)) for n in lengths])
-    for variant in _C.cpu_variants():
-        got = swept(problem, variant)
-        for key in ("order attention", "order gradient", "order product", "minimal order"):
-            assert torch.equal(got[key], positions), (variant, key)
-        # Every survivor is for class 0 by 1 - 0.75; the bias alone, once all are erased, for 1.
-        assert torch.equal(got["label"], torch.zeros(16, dtype=torch.int64))
-        assert torch.equal(got["first_flip"], lengths.expand(4, 16))
-        assert torch.equal(got["minimal size"], lengths)
-        assert torch.equal(got["minimal flip_label"], torch.ones(16, dtype=torch.int64))
-        assert torch.equal(got["single flip"].nonzero().flatten(), torch.tensor([0]))
+    got = swept(problem, variant)
+    for key in ("order attention", "order gradient", "order product", "minimal order"):
+        assert torch.equal(got[key], positions), (variant, key)
+    # Every survivor is for class 0 by 1 - 0.75; the bias alone, once all are erased, for 1.
+    assert torch.equal(got["label"], torch.zeros(16, dtype=torch.int64))
+    assert torch.equal(got["first_flip"], lengths.expand(4, 16))
+    assert torch.equal(got["minimal size"], lengths)
+    assert torch.equal(got["minimal flip_label"], torch.ones(16, dtype=torch.int64))
+    assert torch.equal(got["single flip"].nonzero().flatten(), torch.tensor([0]))

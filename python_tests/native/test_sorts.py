@@ -1,4 +1,4 @@
-"""Sorts of every length, by each network and the radix sort beyond, against a stable argsort."""
+"""Sorts of every length by every variant: networks, and the radix sort beyond."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import fastattnerase as fae
+from fastattnerase.backends import register
+from fastattnerase.backends.cpu import CpuBackend
 
 LENGTHS = torch.arange(1, 1100)
 OFFSETS = torch.cat([torch.zeros(1, dtype=torch.int64), LENGTHS.cumsum(0)])
@@ -24,7 +26,8 @@ def batch() -> fae.AttentionBatch:
 
 
 @pytest.mark.parametrize("keys", ["spread", "equal", "close"])
-def test_every_length_is_sorted_exactly(batch: fae.AttentionBatch, keys: str) -> None:
+def test_every_length_is_sorted_exactly(batch: fae.AttentionBatch, variant: str, keys: str) -> None:
+    """Against a stable argsort."""
     generator = torch.Generator().manual_seed(0)
     if keys == "equal":
         given = torch.randint(-5, 5, (ITEMS,), generator=generator).float()
@@ -32,7 +35,8 @@ def test_every_length_is_sorted_exactly(batch: fae.AttentionBatch, keys: str) ->
         given = torch.randn(ITEMS, generator=generator)
         if keys == "close":  # closer than the leading bits that the networks compare
             given = 1 + 1e-6 * given
-    order = fae.rank(batch, given, backend="cpu")
+    register(CpuBackend(f"native-{variant}", variant))
+    order = fae.rank(batch, given, backend=f"native-{variant}")
     for length, begin in zip(LENGTHS.tolist(), OFFSETS.tolist(), strict=False):
         part = given[begin : begin + length]
         assert torch.equal(
