@@ -6,8 +6,6 @@
 // of float32 values span at most 128 features.
 
 constexpr std::int64_t kMaxSpan = 128;  // features in a float32 partial sum
-constexpr double kUnderflowSpan = 600;  // of finite scores, beyond which weights would vanish
-constexpr double kNearTieTolerance = 3e-6;
 
 struct Instance {
   std::int64_t index, first, n;  // instance `index` owns items [first, first + n)

@@ -9,8 +9,8 @@
 
 namespace fae {
 
-constexpr double kUnderflowSpan = 600.0;
-constexpr double kTieTolerance = 3e-6 * 1.0001;  // a superset: the row norms are float32 sums
+// A superset: the row norms are float32 sums.
+constexpr double kTieTolerance = kNearTieTolerance * 1.0001;
 
 FAE_DEV std::int64_t flag(bool on, StatusBit bit) {
   return on ? static_cast<std::int64_t>(bit) : 0;

@@ -22,6 +22,8 @@ NON_FINITE = tl.constexpr(8)
 UNDERFLOW = tl.constexpr(16)
 NEAR_TIE = tl.constexpr(32)
 INVALID = tl.constexpr(64)
+UNDERFLOW_SPAN = tl.constexpr(600.0)  # of finite scores, see params.h
+NEAR_TIE_TOLERANCE = tl.constexpr(3e-6)
 FAR = tl.constexpr(2147483647)  # a prefix length that no instance has
 
 

@@ -27,9 +27,11 @@ from .common import (
     EMPTY,
     INVALID,
     NEAR_TIE,
+    NEAR_TIE_TOLERANCE,
     NON_FINITE,
     SINGLE,
     UNDERFLOW,
+    UNDERFLOW_SPAN,
     ZERO_MASS,
     group_size,
     helper,
@@ -77,7 +79,8 @@ def _decide(
         longest = tl.maximum(longest, tl.where(is_finite(norm), norm, 0.0))
     top = tl.max(highest, axis=0)
     bottom = tl.min(lowest, axis=0)
-    wide = tl.where(top - bottom > 600.0, 1, 0)  # -inf is not: there is no finite score then
+    # -inf is not: there is no finite score then.
+    wide = tl.where(top - bottom > UNDERFLOW_SPAN, 1, 0)
     if not IS_SCORES:
         wide = wide * 0
     under = wide > 0
@@ -138,7 +141,7 @@ def _decide(
     margins = tl.sum(tl.where(c == label, shifted, 0.0), axis=0) - shifted
     others = real & (c != label)
     bound = tl.max(tl.where(real & is_finite(bias), tl.abs(bias), 0.0), axis=0)
-    tolerance = 3e-6 * (tl.max(longest, axis=0) * tl.load(HEAD_NORM) + bound)
+    tolerance = NEAR_TIE_TOLERANCE * (tl.max(longest, axis=0) * tl.load(HEAD_NORM) + bound)
     close = weighted & (tl.sum((others & (tl.abs(margins) < tolerance)).to(tl.int32), axis=0) > 0)
 
     status = tl.where(n == 1, SINGLE, 0)

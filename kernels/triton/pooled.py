@@ -22,7 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .common import helper, is_finite, load_f64, loop_bound
+from .common import UNDERFLOW_SPAN, helper, is_finite, load_f64, loop_bound
 
 
 @helper
@@ -121,7 +121,7 @@ def pooled_kernel(
             top = tl.max(highest, axis=0)
             span = top - tl.min(lowest, axis=0)
             out = OUT + offset * D
-            if IS_SCORES and span > 600.0:
+            if IS_SCORES and span > UNDERFLOW_SPAN:
                 _pool(
                     V, row_stride, ATT, att_stride, ORDER + begin, out, begin, n, low, high, top,
                     tl.program_id(1), D, KEEP, IS_SCORES, True, 1, BD,

@@ -30,11 +30,6 @@ class Call:
         self.workspace = torch.empty(1 << 20, dtype=torch.uint8)
 
     def sweep(self) -> dict[str, Any]:
-        outputs = (
-            "probabilities status flip_label removed_mass curve_js curve_kl curve_label_prob "
-            "curve_mass curve_decision curve_logits order single_flip_label single_js single_drop "
-            "minimal_size minimal_flip_label minimal_order"
-        )
         return {
             **{"B": B, "T": T, "H": 1, "D": D, "C": C, "R": 3},
             "values": self.values.data_ptr(),
@@ -60,9 +55,9 @@ class Call:
             "seed": 0,
             "keep": 0,
             "validate": 1,
+            **dict.fromkeys((name for name, _, _ in _C.outputs()), 0),
             "label": self.label.data_ptr(),
             "first_flip": self.first_flip.data_ptr(),
-            **dict.fromkeys(outputs.split(), 0),
             "workspace": self.workspace.data_ptr(),
             "workspace_bytes": self.workspace.numel(),
             "num_threads": 1,

@@ -32,7 +32,7 @@ EDITS = [
     ("project.py", "PANEL=32 * tile_features", "PANEL=1024 * tile_features"),
     ("project.py", "(squares > 1e-20)", "(squares > -1.0)"),
     ("project.py", "inside = rows < T", "inside = rows < T - 1"),
-    ("decide.py", "top - bottom > 600.0", "top - bottom > 6000.0"),
+    ("decide.py", "top - bottom > UNDERFLOW_SPAN", "top - bottom > 6000.0"),
     ("decide.py", "tl.where((n > 0) & (count == 0) & usable, ZERO_MASS, 0)", "0"),
     ("prefixes.py", "((margins == 0) & (c < y)[None, :])", "((margins == 0) & (c < 0)[None, :])"),
     ("prefixes.py", "bias_label == y) | (u == n)", "bias_label == y)"),

@@ -38,6 +38,11 @@ enum StatusBit : std::int64_t {
   kInvalid = 64,
 };
 
+// Finite scores that span more than this are exponentiated against a running maximum.
+constexpr double kUnderflowSpan = 600;
+// Compared sums nearer to zero than this, relative to the scale of the logits, are near-ties.
+constexpr double kNearTieTolerance = 3e-6;
+
 // One fused sweep over a ragged batch. Axes: B instances, T items, H attention heads, D features a
 // head, C classes, R rankings. "Real" results are float64 where `values` is float64, else float32.
 // An output whose address is null is not wanted.
