@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 import fastattnerase as fae
+from fastattnerase.extras import needs
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith.experiment import Chunk
 
@@ -127,6 +127,8 @@ class TensorSource:
 
     def __init__(self, path: Path, *, device: str = "cpu") -> None:
         self.device = device
+        with needs("text"):
+            from safetensors import SafetensorError, safe_open
         if path.is_dir():
             raise RunError(f"{path} is a folder; a safetensors file is needed")
         if not path.is_file():

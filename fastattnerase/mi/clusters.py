@@ -11,10 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans, MiniBatchKMeans
-from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
+from fastattnerase.extras import needs
 from fastattnerase.mi.errors import MeasurementError
 
 Labels = NDArray[np.int32]
@@ -64,6 +62,8 @@ class Codebook:
         what: str = "the sample",
         option: str = "--clusters",
     ) -> None:
+        with needs("text"):
+            from sklearn.cluster import KMeans, MiniBatchKMeans
         n = len(vectors)
         if clusters < 1:
             raise ValueError(f"clusters: given {clusters}, needed 1 or more")
@@ -93,6 +93,9 @@ class Codebook:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
+    with needs("text"):
+        from sklearn.exceptions import ConvergenceWarning
+        from threadpoolctl import threadpool_limits
     # Threads add their partial sums in the order in which they finish. Fewer distinct vectors
     # than clusters is what the number of occupied clusters reports.
     with threadpool_limits(limits=1), warnings.catch_warnings():

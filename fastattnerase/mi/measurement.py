@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from fastattnerase.extras import needs
 from fastattnerase.mi.clusters import Codebook, Labels, Quantised, quantise
 from fastattnerase.mi.config import Config
 from fastattnerase.mi.errors import MeasurementError
@@ -39,6 +39,9 @@ from fastattnerase.statistics.information import (
     shuffled_information,
     shuffles_of,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -200,7 +203,7 @@ def _measure(ranked: RankedStates, config: Config) -> Measurement:
                 "bound": found.bound,
             }
         )
-    ranks = pd.DataFrame(table)
+    ranks = _frame(table)
     summary = {
         "instances": len(ranked) + len(ranked.left_out),
         "without_attention": len(ranked.left_out),
@@ -219,7 +222,7 @@ def _measure(ranked: RankedStates, config: Config) -> Measurement:
         "constant_attention": constant,
         "notices": _notices(ranks, outputs, quantised, constant, config),
     }
-    instances = pd.DataFrame(
+    instances = _frame(
         {
             "row": ranked.rows,
             "id": ranked.ids,
@@ -252,6 +255,12 @@ def _interval(sample: Floats, confidence: float) -> tuple[float, float, float]:
 # --- outputs -------------------------------------------------------------------------------------
 
 
+def _frame(content: dict[str, Any] | list[dict[str, Any]]) -> pd.DataFrame:
+    with needs("text"):
+        import pandas as pd
+    return pd.DataFrame(content)
+
+
 def _output_labels(ranked: RankedStates, used: Ints, config: Config) -> tuple[Ints, pd.DataFrame]:
     """Label the outputs of the used instances: `[n]`, -1 elsewhere, and the table of labels."""
     logits = ranked.logits[used]  # [U, C]
@@ -282,7 +291,7 @@ def _output_labels(ranked: RankedStates, used: Ints, config: Config) -> tuple[In
             f"of several classes, or quantise the outputs another way (--output, --output-space)"
         )
     single = values.shape[1] == 1
-    table = pd.DataFrame(
+    table = _frame(
         {
             "label": names.astype(np.int64),
             "instances": sizes.astype(np.int64),
@@ -398,8 +407,7 @@ def _correlations(
             ):
                 record[name] = number
             records.append(record)
-    table: pd.DataFrame = pd.DataFrame(records)
-    return table
+    return _frame(records)
 
 
 def _correlate(

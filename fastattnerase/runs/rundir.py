@@ -11,12 +11,15 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
+
+from fastattnerase.extras import needs
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 RUN = "run.json"
 RESULT = "result.json"
@@ -120,6 +123,9 @@ def read_table(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
     Raises:
         RunError: the file is missing or damaged.
     """
+    with needs("text"):
+        import pandas as pd
+        import pyarrow as pa
     try:
         return pd.read_parquet(path, columns=columns)
     except (OSError, pa.ArrowException) as error:
@@ -207,6 +213,8 @@ def _has_results(folder: Path) -> bool:
 
 
 def _whole(file: Path) -> pa.Table:
+    with needs("text"):
+        import pyarrow.parquet as pq
     # Threads would read ahead into buffers of their own.
     with pq.ParquetFile(file) as parquet:
         return parquet.read(use_threads=False)
@@ -242,10 +250,14 @@ class PartialTables:
 
     def rows(self) -> int:
         """Count the rows of the marking table in the complete parts."""
+        with needs("text"):
+            import pyarrow.parquet as pq
         files = [self._file(self.names[-1], part) for part in range(self.count)]
         return sum(int(self._read(pq.read_metadata, file).num_rows) for file in files)
 
     def _read(self, read: Callable[[Path], Any], file: Path) -> Any:
+        with needs("text"):
+            import pyarrow as pa
         try:
             return read(file)
         except (OSError, pa.ArrowException) as error:
@@ -256,6 +268,8 @@ class PartialTables:
 
     def append(self, tables: Mapping[str, pa.Table]) -> None:
         """Add one part: a table for each name."""
+        with needs("text"):
+            import pyarrow.parquet as pq
         for name in self.names:
             file = self._file(name, self.count)
             partial = file.with_suffix(".partial")
@@ -265,6 +279,8 @@ class PartialTables:
 
     def merge(self, empty: Mapping[str, pa.Schema]) -> None:
         """Write `NAME.parquet` with one row group a part, holding one part at a time in memory."""
+        with needs("text"):
+            import pyarrow.parquet as pq
         for name in self.names:
             target = self.folder / f"{name}.parquet"
             partial = target.with_suffix(".partial")

@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+
+from fastattnerase.extras import needs
 
 Floats = NDArray[np.float64]
 PairWeight = Literal["product", "sum"]
@@ -56,6 +57,8 @@ def kendall_tau(x: ArrayLike, y: ArrayLike) -> Correlation:
     reason = _undefined(xs, ys)
     if reason:
         return Correlation(None, reason)
+    with needs("text"):
+        from scipy import stats
     tau = stats.kendalltau(xs, ys)
     return Correlation(float(tau.statistic), p_value=float(tau.pvalue))
 
