@@ -2,6 +2,7 @@
 
 import doctest
 import logging
+import math
 import os
 import re
 import subprocess
@@ -174,8 +175,10 @@ def test_results_carry_no_gradient_and_leave_the_random_state():
         values=torch.randn(9, 4, generator=torch.Generator().manual_seed(0)).requires_grad_(),
         head_weight=torch.ones(3, 4, requires_grad=True),
     )
-    result = fae.sweep(batch, ["random", torch.ones(9, requires_grad=True)], curves=CURVES)
-    for tensor in (*vars(result.single).values(), *result.prefixes.curves.values()):
+    rankings = ["random", torch.ones(9, requires_grad=True)]
+    result = fae.sweep(batch, rankings, curves=CURVES, logits=True, single_kl=True)
+    prefixes = result.prefixes
+    for tensor in (*vars(result.single).values(), *prefixes.curves.values(), prefixes.logits):
         assert not tensor.requires_grad
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -481,3 +484,54 @@ def test_a_sweep_gives_its_orders_where_asked():
     assert torch.equal(result.prefixes.order, torch.stack(expected))
     assert fae.erase_prefixes(batch, ["attention"]).order is None
     assert fae.erase_prefixes(batch, ["attention"], orders=True).order.shape == (1, 9)
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_what_the_engine_knows_is_returned_where_asked(backend):
+    batch = fae.AttentionBatch(
+        torch.eye(3),
+        torch.tensor([0, 3, 3]),
+        weights=torch.tensor([6.0, 3.0, 1.0]),
+        head_weight=torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]]),
+        head_bias=torch.tensor([0.0, 0.25]),
+    )
+    unasked = fae.sweep(batch, "attention", backend=backend)
+    assert unasked.prefixes.logits is unasked.prefixes.weights is unasked.single.kl is None
+    asked = fae.sweep(
+        batch, "attention", logits=True, weights=True, single_kl=True, backend=backend
+    )
+    # 0.6 of (1, 0), 0.3 of (0, 1), 0.1 of (0, 2), and the bias; nothing but that for no items.
+    torch.testing.assert_close(
+        asked.prefixes.logits, torch.tensor([[0.6, 0.75], [0.0, 0.25]]), rtol=1e-6, atol=0
+    )
+    torch.testing.assert_close(
+        asked.prefixes.weights, torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+    )
+    # Without item 0 z = (0, 5/4 + 1/4), without 1 (6/7, 2/7 + 1/4), without 2 (2/3, 7/12).
+    p = 1 / (1 + math.exp(0.15))
+    expected = []
+    for difference in (1.5, 2 / 7 + 1 / 4 - 6 / 7, 7 / 12 - 2 / 3):
+        q = 1 / (1 + math.exp(difference))
+        expected.append(q * math.log(q / p) + (1 - q) * math.log((1 - q) / (1 - p)))
+    torch.testing.assert_close(asked.single.kl, torch.tensor(expected), rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(fae.erase_each(batch, kl=True, backend=backend).kl, asked.single.kl)
+    assert list(asked.single.to_pandas().columns)[-1] == "kl"
+    assert "kl" not in unasked.single.to_pandas()
+    for name in ("label", "probabilities", "status", "first_flip", "flip_label"):
+        assert torch.equal(getattr(asked.prefixes, name), getattr(unasked.prefixes, name))
+
+
+def test_weights_of_several_heads_have_a_column_each():
+    batch = fae.AttentionBatch(
+        torch.ones(2, 2, 1),
+        torch.tensor([0, 2]),
+        weights=torch.tensor([[1.0, 0.0], [3.0, 2.0]]),
+        head_weight=torch.ones(2, 2, 1),
+    )
+    found = fae.erase_prefixes(batch, "attention", weights=True).weights
+    assert found.tolist() == [[0.25, 0.0], [0.75, 1.0]]
+
+
+def test_the_kl_of_single_erasures_needs_them():
+    with pytest.raises(ValueError, match="single_kl: given True with single=False"):
+        fae.sweep(batch_of(), single=False, single_kl=True)

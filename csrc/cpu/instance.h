@@ -16,6 +16,7 @@ struct Instance {
   double* gradient;              // [n] sum over heads of d d/d a, where a ranking needs it
   double* single_js;             // [n], where a ranking needs it
   double* single_drop;           // [n]
+  double* logits;                // [C] at k = 0, where they are wanted
   unsigned char* bad;            // [n] what of the item is not finite
   unsigned char* massless;       // [n] no head gives the item weight
   double* bias;                  // [C]
@@ -65,13 +66,18 @@ class Arena {
   std::int64_t used_ = 0;
 };
 
+// Whether results of single erasures are wanted, as against keys of a ranking.
+inline bool wants_single(const SweepParams& p) {
+  return p.single_flip_label != nullptr || p.single_js != nullptr || p.single_kl != nullptr ||
+         p.single_drop != nullptr;
+}
+
 struct Wanted {
   bool gradient, single;  // computed ahead of the rankings
 };
 
 inline Wanted wanted(const SweepParams& p) {
-  Wanted w{false,
-           p.single_flip_label != nullptr || p.single_js != nullptr || p.single_drop != nullptr};
+  Wanted w{false, wants_single(p)};
   for (std::int64_t r = 0; r < p.R; ++r) {
     const std::int32_t kind = p.rankings[r];
     w.gradient =
@@ -120,6 +126,7 @@ inline Instance lay_out(const SweepParams& p, std::int64_t n, Arena& arena) {
   I.gradient = arena.take<double>(want.gradient ? n : 0);
   I.single_js = arena.take<double>(want.single ? n : 0);
   I.single_drop = arena.take<double>(want.single ? n : 0);
+  I.logits = arena.take<double>(p.logits != nullptr ? p.C : 0);
   I.bad = arena.take<unsigned char>(n);
   I.massless = arena.take<unsigned char>(n);
   I.bias = arena.take<double>(p.C);
@@ -395,6 +402,34 @@ inline void project_rows(const SweepParams& p, Instance& I, std::int64_t begin, 
                            return to;
                          });
   }
+}
+
+// Sums a_i s_{i,0} over n items from `first` on, weight(i) = a_i, with one head and values that are
+// not float64. The fast ways keep contributions less that to class 0, of which logits need the
+// rest.
+template <class Weight>
+inline double first_class_sum(const SweepParams& p, std::int64_t first, std::int64_t n,
+                              Weight weight) {
+  const float* w = static_cast<const float*>(p.head_weight);
+  float converted[kMaxSpan];
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (weight(i) == 0) continue;
+    double contribution = 0;
+    for (std::int64_t d = 0; d < p.D; d += kMaxSpan) {
+      const std::int64_t span = p.D - d < kMaxSpan ? p.D - d : kMaxSpan;
+      const std::int64_t at = (first + i) * p.values_stride_t + d;
+      const float* x = converted;
+      if (p.values_dtype == kFloat32) {
+        x = static_cast<const float*>(p.values) + at;
+      } else {
+        load_elements(p.values, p.values_dtype, at, 1, span, converted);
+      }
+      add_dots<1>(x, w + d, p.D, span, &contribution);
+    }
+    sum += weight(i) * contribution;
+  }
+  return sum;
 }
 
 // The largest norm of an item, from the values.

@@ -102,18 +102,17 @@ inline void project(const Context& c, char* shared, std::int64_t begin, std::int
 inline void single_items(const SweepParams& p, Instance& I, Work& w) {
   const bool wide = p.values_dtype == kFloat64;
   const StateShape shape = state_shape(p, I);
-  const bool outputs =
-      p.single_flip_label != nullptr || p.single_js != nullptr || p.single_drop != nullptr;
-  const auto write = [&](std::int64_t i, std::int64_t label, double js, double drop) {
+  const auto write = [&](std::int64_t i, std::int64_t label, double js, double kl, double drop) {
     if (p.single_flip_label != nullptr) p.single_flip_label[I.first + i] = label;
     if (p.single_js != nullptr) store_js(p.single_js, wide, I.first + i, js);
+    if (p.single_kl != nullptr) store_real(p.single_kl, wide, I.first + i, kl);
     if (p.single_drop != nullptr) store_real(p.single_drop, wide, I.first + i, drop);
     I.single_js[i] = js;
     I.single_drop[i] = drop;
   };
   if (I.label < 0 || (I.status & kZeroMass) != 0) {
     const double real = I.label < 0 ? kNan : 0.0;
-    for (std::int64_t i = 0; i < I.n; ++i) write(i, -1, real, real);
+    for (std::int64_t i = 0; i < I.n; ++i) write(i, -1, real, real, real);
     return;
   }
   by_position(I.n, w.order);
@@ -124,10 +123,10 @@ inline void single_items(const SweepParams& p, Instance& I, Work& w) {
     near = near || v.near;
     state_logits(shape, I, sums, j.logits, j.relative);
     const Divergence d = diverge(I, p.C, j.relative, j.q, j.log_q);
-    write(i, v.decision == I.label ? -1 : v.decision, d.js,
+    write(i, v.decision == I.label ? -1 : v.decision, d.js, d.kl,
           I.probability[I.label] - d.label_probability);
   });
-  if (near && outputs) I.status |= kNearTie;
+  if (near && wants_single(p)) I.status |= kNearTie;
 }
 
 // The caller's order into w.order, or the caller's scores into w.keys.
@@ -233,13 +232,17 @@ inline void originate(const Context& c, char* shared, char* work) {
   if (I.underflow) I.status |= kUnderflow;
 
   if (I.any_bad) {
-    for (std::int64_t k = 0; k < p.C; ++k) I.probability[k] = I.log_probability[k] = kNan;
+    for (std::int64_t k = 0; k < p.C; ++k) {
+      I.probability[k] = I.log_probability[k] = kNan;
+      if (p.logits != nullptr) I.logits[k] = kNan;
+    }
   } else {
     const StateShape plain{p.H, p.C, false};
     Judging& j = w.judging;
     clear(plain, j.state);
     for (std::int64_t i = 0; i < I.n; ++i) add(plain, I, i, j.state);
     plain_logits(plain, I, j.state, j.logits);
+    if (p.logits != nullptr) memcpy(I.logits, j.logits, p.C * sizeof *I.logits);
     I.label = 0;
     for (std::int64_t k = 0; k < p.C; ++k) {
       if (j.logits[k] > j.logits[I.label]) I.label = k;
@@ -328,6 +331,15 @@ inline void finish(const Context& c, char* shared, std::int64_t status) {
   if (p.status != nullptr) p.status[I.index] = I.status | status;
   for (std::int64_t k = 0; p.probabilities != nullptr && k < p.C; ++k) {
     store_real(p.probabilities, p.values_dtype == kFloat64, I.index * p.C + k, I.probability[k]);
+  }
+  for (std::int64_t k = 0; p.logits != nullptr && k < p.C; ++k) {
+    store_real(p.logits, p.values_dtype == kFloat64, I.index * p.C + k, I.logits[k]);
+  }
+  for (std::int64_t i = 0; p.weights != nullptr && i < I.n; ++i) {
+    const bool given = (I.bad[i] & kBadAttention) == 0;
+    for (std::int64_t h = 0; h < p.H; ++h) {
+      p.weights[(I.first + i) * p.H + h] = given ? I.a[i * p.H + h] : kNan;
+    }
   }
 }
 

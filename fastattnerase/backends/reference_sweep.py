@@ -75,6 +75,11 @@ def sweep_instance(problem: Problem, out: Outputs, index: int) -> None:
     nan = torch.full_like(instance.bias, torch.nan)
     original = instance.logits if instance.finite else nan  # [C]
     out.probabilities[index] = original.softmax(0)
+    if out.logits is not None:
+        out.logits[index] = original
+    if out.weights is not None:
+        bad = instance.bad_attention[:, None]  # [n, 1]
+        out.weights[items] = instance.weights.masked_fill(bad, torch.nan)
 
     for row in range(len(problem.rankings)):
         order = order_of(problem, instance, items, row)
@@ -91,12 +96,14 @@ def sweep_instance(problem: Problem, out: Outputs, index: int) -> None:
     if (
         out.single_flip_label is not None
         or out.single_js is not None
+        or out.single_kl is not None
         or out.single_drop is not None
     ):
         single = singles(instance)
         for tensor, values in (
             (out.single_flip_label, single.flip_label),
             (out.single_js, single.js),
+            (out.single_kl, single.kl),
             (out.single_drop, single.drop),
         ):
             if tensor is not None:

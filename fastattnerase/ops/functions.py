@@ -119,6 +119,8 @@ def erase_prefixes(
     curves: Sequence[str] = (),
     direction: str = "erase",
     orders: bool = False,
+    logits: bool = False,
+    weights: bool = False,
     seed: int = 0,
     random_orders: int = 1,
     backend: str = "auto",
@@ -139,6 +141,8 @@ def erase_prefixes(
         direction: "erase" the first k, or "keep" only them: the first flip is then the smallest
             k >= 1 whose top k items alone give the original label.
         orders: whether the rankings' orders are returned too.
+        logits: whether the original logits are returned too.
+        weights: whether the normalised attention weights are returned too.
         seed: of the ranking "random", 0 … 2^63 - 1.
         random_orders: how many rows the ranking "random" stands for, 1 or more.
         backend: "auto" or the name of one; see `backends()`.
@@ -171,6 +175,8 @@ def erase_prefixes(
         curves=curves,
         direction=direction,
         orders=orders,
+        logits=logits,
+        weights=weights,
         seed=seed,
         random_orders=random_orders,
         single=False,
@@ -184,6 +190,7 @@ def erase_prefixes(
 def erase_each(
     batch: AttentionBatch,
     *,
+    kl: bool = False,
     backend: str = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
@@ -192,6 +199,7 @@ def erase_each(
 
     Args:
         batch: B instances of T items in all.
+        kl: whether KL(without the item ‖ original) is returned too, natural logarithm.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
@@ -217,6 +225,7 @@ def erase_each(
         batch,
         (),
         single=True,
+        single_kl=kl,
         minimal=False,
         backend=backend,
         validate=validate,
@@ -272,9 +281,12 @@ def sweep(
     curves: Sequence[str] = (),
     direction: str = "erase",
     orders: bool = False,
+    logits: bool = False,
+    weights: bool = False,
     seed: int = 0,
     random_orders: int = 1,
     single: bool = True,
+    single_kl: bool = False,
     minimal: bool = True,
     backend: str = "auto",
     validate: bool | None = None,
@@ -284,8 +296,10 @@ def sweep(
 
     Args:
         batch: B instances of T items in all.
-        rankings, curves, direction, orders, seed, random_orders: as of `erase_prefixes`.
+        rankings, curves, direction, orders, logits, weights, seed, random_orders: as of
+            `erase_prefixes`.
         single: whether every item is erased alone.
+        single_kl: whether `single` has `kl` too, as of `erase_each`; needs `single`.
         minimal: whether the minimal flipping set is looked for.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
@@ -326,8 +340,16 @@ def sweep(
         wants |= _CURVE_BIT[curve]
     if orders:
         wants |= BIT["order"]
+    if logits:
+        wants |= BIT["logits"]
+    if weights:
+        wants |= BIT["weights"]
     if single:
         wants |= _SINGLE_BITS
+    if single_kl:
+        if not single:
+            raise ValueError("single_kl: given True with single=False, needed single=True")
+        wants |= BIT["single_kl"]
     if minimal:
         check_minimal(batch, "minimal")
         wants |= _MINIMAL_BITS
@@ -345,6 +367,8 @@ def sweep(
         {curve: getattr(out, f"curve_{curve}") for curve in curves},
         offsets,
         out.order,
+        out.logits,
+        out.weights if out.weights is None or batch.num_heads > 1 else out.weights[:, 0],
     )
     items = smallest = None
     if single:
@@ -358,6 +382,7 @@ def sweep(
             out.label,
             out.status,
             offsets,
+            out.single_kl,
         )
     if minimal:
         assert out.minimal_size is not None

@@ -57,6 +57,11 @@ class PrefixErasure(_Movable):
     """[B + 1], int64: where each instance's items begin."""
     order: Tensor | None = None
     """[R, T], int64: positions, most important first; None where not asked for."""
+    logits: Tensor | None = None
+    """[B, C]: of the original decision, NaN where it is not finite; None where not asked for."""
+    weights: Tensor | None = None
+    """[T], or [T, H] of several heads, float64: attention that sums to one over an instance, NaN
+    where a score or weight is not finite; None where not asked for."""
 
     @property
     def curve_offsets(self) -> Tensor:
@@ -115,6 +120,8 @@ class ItemErasure(_Movable):
     """[B], int64: bits of `Status`."""
     offsets: Tensor
     """[B + 1], int64: where each instance's items begin."""
+    kl: Tensor | None = None
+    """[T]: KL(without the item ‖ original), natural logarithm; None where not asked for."""
 
     @property
     def flip(self) -> Tensor:
@@ -122,7 +129,10 @@ class ItemErasure(_Movable):
         return self.flip_label >= 0
 
     def to_pandas(self) -> pd.DataFrame:
-        """Make a table with a row per item: instance, position, flip, flip_label, js, …"""
+        """Make a table with a row per item.
+
+        Columns: instance, position, flip, flip_label, js, label_prob_drop, and kl if asked for.
+        """
         with needs("text"):
             import pandas as pd
 
@@ -136,6 +146,8 @@ class ItemErasure(_Movable):
             "js": self.js.cpu(),
             "label_prob_drop": self.label_prob_drop.cpu(),
         }
+        if self.kl is not None:
+            columns["kl"] = self.kl.cpu()
         table: pd.DataFrame = pd.DataFrame({k: v.numpy() for k, v in columns.items()})
         return table
 

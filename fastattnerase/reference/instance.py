@@ -61,7 +61,8 @@ class Instance:
         if problem.values.dtype != torch.float64:
             finite &= contributions.float().isfinite()
         self.weights, bad_attention = softmax_over_finite(attention, problem.is_scores)  # [n, H]
-        self.bad = bad_attention.any(1) | ~finite.all(2).all(1)  # [n]
+        self.bad_attention = bad_attention.any(1)  # [n]
+        self.bad = self.bad_attention | ~finite.all(2).all(1)  # [n]
         self.contributions = contributions.masked_fill(self.bad[:, None, None], 0)  # [n, H, C]
         self.is_scores = problem.is_scores
         self.attention = attention  # [n, H], as given

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fastattnerase.reference.divergence import js_divergence
+from fastattnerase.reference.divergence import js_divergence, kl_divergence
 from fastattnerase.reference.instance import Instance, decisions_from_margins
 
 
@@ -17,6 +17,7 @@ class Singles:
 
     flip_label: Tensor  # [n], int64, -1 where the decision stays
     js: Tensor  # [n]
+    kl: Tensor  # [n]
     drop: Tensor  # [n], of the label's probability
     near_tie: bool
 
@@ -27,10 +28,10 @@ def singles(instance: Instance) -> Singles:
     never = torch.full((n,), -1)
     if not instance.finite:
         nan = torch.full((n,), torch.nan, dtype=torch.float64)
-        return Singles(never, nan, nan, False)
+        return Singles(never, nan, nan, nan, False)
     if not instance.has_mass:
         zero = torch.zeros(n, dtype=torch.float64)
-        return Singles(never, zero, zero, False)
+        return Singles(never, zero, zero, zero, False)
     items = torch.arange(n)
     logits = instance.logits_without(items)  # [n, C]
     if instance.H == 1:
@@ -46,6 +47,7 @@ def singles(instance: Instance) -> Singles:
     return Singles(
         flip_label=torch.where(decision != y, decision, never),
         js=js_divergence(logits, instance.logits),
+        kl=kl_divergence(logits, instance.logits),
         drop=drop,
         near_tie=bool(instance.near_zero(compared, mass).any()),
     )

@@ -296,6 +296,14 @@ class Judge:
             z0 = inst.original.logits
             p = divergences(z0, z0[None], label)[0]
             _close("probabilities", probabilities, p, slack + 4 * self.eps)
+        if out.logits is not None:
+            z0 = inst.original.logits.astype(float)
+            expected = np.full_like(z0, np.nan) if inst.status & NON_FINITE else z0
+            _close("original logits", out.logits[b], expected, slack + 2 * self.eps * np.abs(z0))
+        if out.weights is not None:
+            weights = inst.weights.astype(float)  # [n, H]
+            weights[np.isnan(weights).any(1)] = np.nan
+            _close("weights", out.weights[lo:hi], weights, 1e-14 + 1e-13 * np.abs(weights))
         must, may = np.inf, np.inf
         for r, ranking in enumerate(case.rankings):
             order = out.order[r, lo:hi].cpu().numpy()
@@ -457,14 +465,22 @@ class Judge:
         else:
             assert (got == -1).all(), f"singles {got} of an undecided instance"
         if inst.status & NON_FINITE:
-            js = drop = np.full(n, np.nan)
+            js = kl = drop = np.full(n, np.nan)
         elif not inst.decided:
-            js = drop = np.zeros(n)
+            js = kl = drop = np.zeros(n)
         else:
             z0 = inst.original.logits
-            _, js, _, prob = divergences(z0, points.logits, y)
+            _, js, kl, prob = divergences(z0, points.logits, y)
             drop = divergences(z0, np.repeat(z0[None], n, 0), y)[3] - prob
         _close("single JS", out.single_js[lo:hi], js, 1e-6 + 2 * slack)
+        if out.single_kl is not None:
+            reach = 0.0
+            if inst.decided:
+                apart = np.ptp(points.logits - inst.original.logits, axis=-1)  # [n]
+                reach = float(apart.max(initial=0.0))
+            kl_error = 1e-6 * (1 + kl) + slack * (4 + reach)
+            _close("single KL", out.single_kl[lo:hi], kl, kl_error)
+            assert not (out.single_kl[lo:hi] < 0).any(), "negative single KL"
         _close("single drop", out.single_drop[lo:hi], drop, slack + 6 * self.eps)
 
     def _minimal(

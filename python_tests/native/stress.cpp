@@ -78,7 +78,7 @@ std::vector<std::int64_t> sweep(const Batch& b, std::int32_t threads, bool every
   p.num_threads = threads;
   std::vector<std::int64_t> results(static_cast<std::size_t>(b.B() * (2 + b.C) + 3 * b.R * b.B() +
                                                              b.R * b.T() + 6 * points +
-                                                             points * b.C + 5 * b.T() + 2 * b.B()));
+                                                             points * b.C + 6 * b.T() + b.T() * b.H + 2 * b.B() + b.B() * b.C));
   std::int64_t* at = results.data();
   const auto take = [&](std::int64_t count) {
     std::int64_t* const from = at;
@@ -99,7 +99,10 @@ std::vector<std::int64_t> sweep(const Batch& b, std::int32_t threads, bool every
     p.curve_mass = reinterpret_cast<double*>(take(points));
     p.single_flip_label = take(p.T);
     p.single_js = take(p.T);
+    p.single_kl = take(p.T);
     p.single_drop = take(p.T);
+    p.logits = take(p.B * p.C);
+    p.weights = reinterpret_cast<double*>(take(p.T * p.H));
     if (p.H == 1) {
       p.minimal_size = take(p.B);
       p.minimal_flip_label = take(p.B);

@@ -207,6 +207,11 @@ inline bool originate_label(const SweepParams& p, Instance& I) {
     if (z[c] > z[I.label]) I.label = c;
   }
   const double top = z[I.label];
+  if (p.logits != nullptr) {
+    const auto weight = [&](std::int64_t i) { return I.a[i]; };
+    const double first = first_class_sum(p, I.first, I.n, weight) / total;
+    for (c = 0; c < C; ++c) I.logits[c] = z[c] + first;
+  }
   const double norm = largest_norm(p, I);
   if (!(norm * I.head_norm < kMostContribution)) return false;
   I.tolerance = tolerance_of(p, I, norm);

@@ -256,6 +256,7 @@ inline __attribute__((noinline)) void judge_originals(const Context& ctx, const 
   }
   __mmask16 near = 0;
   alignas(64) float probabilities[16][kLanes];
+  alignas(64) double logits[16][kLanes];  // less the contributions to class 0
   for (int h = 0; h < 2; ++h) {
     D8 z[16], bias[16], q[16];
     D8 largest_bias = _mm512_setzero_pd();
@@ -315,6 +316,7 @@ inline __attribute__((noinline)) void judge_originals(const Context& ctx, const 
       own_bias = _mm512_mask_mov_pd(own_bias, here, bias[c]);
       bias_label = _mm512_mask_mov_epi64(
           bias_label, _mm512_cmp_pd_mask(bias[c], bias_top, _CMP_EQ_OQ), _mm512_set1_epi64(c));
+      if (p.logits != nullptr) _mm512_store_pd(logits[c] + 8 * h, z[c]);
       z[c] = _mm512_sub_pd(z[c], top);
       q[c] = exp_double(z[c]);
     }
@@ -357,6 +359,15 @@ inline __attribute__((noinline)) void judge_originals(const Context& ctx, const 
       float* to = static_cast<float*>(p.probabilities) + b * C;
 #pragma GCC unroll 5
       for (std::int64_t c = 0; c < C; ++c) to[c] = probabilities[c][l];
+    }
+    if (p.logits != nullptr) {
+      const auto weight = [&](std::int64_t i) { return B.a[i][l]; };
+      const double first = first_class_sum(p, B.first[l], B.n[l], weight);
+      float* to = static_cast<float*>(p.logits) + b * C;
+      for (std::int64_t c = 0; c < C; ++c) to[c] = static_cast<float>(logits[c][l] + first);
+    }
+    for (std::int64_t i = 0; p.weights != nullptr && i < B.n[l]; ++i) {
+      p.weights[B.first[l] + i] = B.a[i][l];
     }
   }
 }

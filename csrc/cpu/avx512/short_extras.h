@@ -37,7 +37,7 @@ template <int S, int U>
 FAE_INLINE void distances(const SweepParams& p, const Extras<S>& x, const Points<S, U>& t,
                           Divergences (&d)[U]) {
   const std::int64_t C = slots<S>(p) + 1;
-  const bool with_kl = p.curve_kl != nullptr;
+  const bool with_kl = p.curve_kl != nullptr || p.single_kl != nullptr;
   const F16 zero = _mm512_setzero_ps();
   const Log2Table& table = log2_table();
   const F16 reciprocals = _mm512_load_ps(table.reciprocal);
@@ -272,10 +272,10 @@ FAE_INLINE void sum_pair(const SweepParams& p, const Block& B, std::int64_t i, P
 template <int S>
 inline __attribute__((noinline)) void erase_each(const SweepParams& p, const Extras<S>& x,
                                                  Block& B) {
-  const bool distant = p.single_js != nullptr || p.single_drop != nullptr;
+  const bool distant = p.single_js != nullptr || p.single_kl != nullptr || p.single_drop != nullptr;
   const U16 label = _mm512_load_si512(B.label), bias_label = _mm512_load_si512(B.bias_label);
   alignas(64) std::int32_t flip_label[kShort][kLanes];
-  alignas(64) float js[kShort][kLanes], drop[kShort][kLanes];
+  alignas(64) float js[kShort][kLanes], kl[kShort][kLanes], drop[kShort][kLanes];
   for (std::int64_t i = 0; i < B.items; i += 2) {
     PointSums<S, 2> sum;
     PointMasses<2> mass;
@@ -301,6 +301,7 @@ inline __attribute__((noinline)) void erase_each(const SweepParams& p, const Ext
 #pragma GCC unroll 2
     for (int u = 0; u < 2; ++u) {
       _mm512_store_ps(js[i + u], d[u].js);
+      _mm512_store_ps(kl[i + u], d[u].kl);
       _mm512_store_ps(drop[i + u], _mm512_sub_ps(_mm512_load_ps(x.p[0]), d[u].label_probability));
     }
   }
@@ -309,6 +310,7 @@ inline __attribute__((noinline)) void erase_each(const SweepParams& p, const Ext
     for (std::int64_t i = 0; i < B.n[l]; ++i) {
       if (p.single_flip_label != nullptr) p.single_flip_label[to + i] = flip_label[i][l];
       if (p.single_js != nullptr) static_cast<float*>(p.single_js)[to + i] = js[i][l];
+      if (p.single_kl != nullptr) static_cast<float*>(p.single_kl)[to + i] = kl[i][l];
       if (p.single_drop != nullptr) static_cast<float*>(p.single_drop)[to + i] = drop[i][l];
     }
   }

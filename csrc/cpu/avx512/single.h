@@ -6,7 +6,7 @@
 // Ladder, flip, JS and drop of 2,000 instances of n~300, C = 10 (1 thread, ns an item beyond the
 // plain sweep): sums before and after each item, with checkpoints 16.8; differences 11.6.
 
-template <class Row>
+template <class Row, bool kWithKl>
 inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w) {
   constexpr int V = Row::kVectors;
   constexpr std::int64_t kRow = Row::kWidth;
@@ -63,10 +63,13 @@ inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w
     const __mmask16 lanes = first_lanes16(count);
     F16 t[16];
     columns_of_sums<V>(w.block, p.C, t);
-    const Divergences d = diverge_rows<V, false>(p, I, o, w.block, t);
+    const Divergences d = diverge_rows<V, kWithKl>(p, I, o, w.block, t);
     const F16 drop = _mm512_sub_ps(_mm512_set1_ps(own_probability), d.label_probability);
     if (p.single_js != nullptr) {
       _mm512_mask_storeu_ps(static_cast<float*>(p.single_js) + I.first + begin, lanes, d.js);
+    }
+    if (kWithKl) {
+      _mm512_mask_storeu_ps(static_cast<float*>(p.single_kl) + I.first + begin, lanes, d.kl);
     }
     if (p.single_drop != nullptr) {
       _mm512_mask_storeu_ps(static_cast<float*>(p.single_drop) + I.first + begin, lanes, drop);
@@ -78,7 +81,5 @@ inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w
     keep(I.single_js, d.js);
     keep(I.single_drop, drop);
   }
-  const bool outputs =
-      p.single_flip_label != nullptr || p.single_js != nullptr || p.single_drop != nullptr;
-  if (near && outputs) I.status |= kNearTie;
+  if (near && wants_single(p)) I.status |= kNearTie;
 }
