@@ -9,7 +9,7 @@ from fastattnerase.problem import RESULTS, Outputs, Problem, RankingKind
 from fastattnerase.rankings import by_kind
 from fastattnerase.rankings.base import OrderContext, descending
 from fastattnerase.reference.divergence import js_divergence, kl_divergence
-from fastattnerase.reference.instance import Instance
+from fastattnerase.reference.instance import Instance, LinearInstance
 from fastattnerase.reference.minimal import minimal
 from fastattnerase.reference.prefixes import Prefixes, prefixes
 from fastattnerase.reference.single import singles
@@ -69,7 +69,7 @@ def fill_invalid(problem: Problem, out: Outputs, index: int) -> None:
 def sweep_instance(problem: Problem, out: Outputs, index: int) -> None:
     """Fill the results of one valid instance."""
     items, points = item_range(problem, index), point_range(problem, index)
-    instance = Instance(problem, index)
+    instance = LinearInstance(problem, index)
     status = instance.status
     out.label[index] = instance.label
     nan = torch.full_like(instance.bias, torch.nan)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from fastattnerase.problem import RankingKind
@@ -47,6 +46,6 @@ def by_key(key: Callable[[Instance], Tensor]) -> Callable[[Instance, OrderContex
     """Make an order of a key function; with something not finite the order is by position."""
 
     def order(instance: Instance, context: OrderContext) -> Tensor:
-        return descending(key(instance)) if instance.finite else torch.arange(instance.n)
+        return descending(key(instance)) if instance.finite else instance.positions
 
     return order

@@ -13,18 +13,17 @@ from fastattnerase.reference.instance import Instance
 def order(instance: Instance, context: OrderContext) -> Tensor:
     """Take the smallest min_{c≠y} (z_y − z_c) after erasure, ties by position, n times."""
     if not instance.finite or instance.C == 1:
-        return torch.arange(instance.n)
+        return instance.positions
     y = instance.label
-    left = torch.arange(instance.n)
-    taken = []
+    left, taken = instance.positions, instance.positions[:0]  # [m], [n - m]
     while len(left):
         logits = instance.logits_without(left)  # [m, C]
         lead = logits[:, y, None] - logits  # [m, C]
         lead[:, y] = torch.inf
         step = int(lead.amin(1).argmin())
-        taken.append(int(left[step]))
+        taken = torch.cat([taken, left[step : step + 1]])
         left = torch.cat([left[:step], left[step + 1 :]])
-    return torch.tensor(taken, dtype=torch.int64)
+    return taken
 
 
 RANKING = Ranking(

@@ -6,12 +6,13 @@ from torch import Tensor
 
 from fastattnerase.problem import RankingKind
 from fastattnerase.rankings.base import OrderContext, Ranking
-from fastattnerase.reference.instance import Instance
+from fastattnerase.reference.instance import Instance, LinearInstance
 from fastattnerase.reference.minimal import minimal
 
 
 def order(instance: Instance, context: OrderContext) -> Tensor:
-    """The order of the minimal set's margins."""
+    """Take the order of the minimal set's margins."""
+    assert isinstance(instance, LinearInstance)  # `plan_rankings` refuses callable heads
     return minimal(instance).order
 
 

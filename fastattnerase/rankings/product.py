@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from fastattnerase.problem import RankingKind
 from fastattnerase.rankings.base import Ranking, by_key
-from fastattnerase.rankings.gradient import gradient
 
 RANKING = Ranking(
     name="product",
     kind=RankingKind.PRODUCT,
     doc="a_i ∂d/∂a_i, summed over heads",
-    order=by_key(lambda instance: (instance.weights * gradient(instance)).sum(1)),
+    order=by_key(lambda instance: (instance.weights * instance.gradient).sum(1)),
 )

@@ -7,16 +7,15 @@ from torch import Tensor
 
 from fastattnerase.problem import RankingKind
 from fastattnerase.rankings.base import Ranking, by_key
-from fastattnerase.rankings.gradient import gradient
 from fastattnerase.reference.instance import Instance, average
 
 
 def first_order_drop(instance: Instance) -> Tensor:
     """Σ_h a_i (g_i − ḡ_i), ḡ_i the weighted mean of g over the others, 0 without them: [n]."""
-    slopes = gradient(instance)  # [n, H]
-    drop = torch.zeros(instance.n, dtype=slopes.dtype)
+    slopes = instance.gradient  # [n, H]
+    drop = torch.zeros_like(slopes[:, 0])  # [n]
     for h in range(instance.H):
-        sums, mass = instance.others(h, torch.arange(instance.n), slopes[:, h, None])
+        sums, mass = instance.others(h, instance.positions, slopes[:, h, None])
         drop += instance.weights[:, h] * (slopes[:, h] - average(sums, mass)[:, 0])
     return drop
 

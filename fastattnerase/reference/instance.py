@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 
 import torch
@@ -39,44 +40,23 @@ def softmax_over_finite(attention: Tensor, is_scores: bool) -> tuple[Tensor, Ten
     return torch.where(total > 0, weights / total, torch.zeros_like(weights)), bad
 
 
-class Instance:
-    """What every piece of the reference needs of one instance.
+class Attention:
+    """The attention of one instance, and weighted sums over its survivors.
 
-    Axes: `n` items, `H` heads, `C` classes. Items whose contribution, score or weight is not
-    finite are listed in `bad`; their contribution and weight are replaced by zero.
+    Axes: `n` items, `H` heads. A score or weight that is not finite (but for a score of -inf) has
+    weight zero.
     """
 
-    def __init__(self, problem: Problem, index: int) -> None:
-        begin, end = int(problem.offsets[index]), int(problem.offsets[index + 1])
-        values = problem.values[begin:end].double()  # [n, H, D]
-        head = problem.head_weight.double()  # [C, H, D]
-        attention = problem.attention[begin:end].double()  # [n, H]
-        bias = problem.head_bias.double()  # [C] or [B, C]
-        self.id = int(problem.ids[index])
-        self.n, self.H, self.C = end - begin, values.shape[1], head.shape[0]
-        self.bias = bias if bias.ndim == 1 else bias[index]  # [C]
-        # A sum of products a row, not a matrix product: its rounding depends on nothing else.
-        contributions = torch.stack([(values * row).sum(-1) for row in head], dim=-1)  # [n, H, C]
-        finite = contributions.isfinite()
-        if problem.values.dtype != torch.float64:
-            finite &= contributions.float().isfinite()
-        self.weights, bad_attention = softmax_over_finite(attention, problem.is_scores)  # [n, H]
-        self.bad_attention = bad_attention.any(1)  # [n]
-        self.bad = self.bad_attention | ~finite.all(2).all(1)  # [n]
-        self.contributions = contributions.masked_fill(self.bad[:, None, None], 0)  # [n, H, C]
-        self.is_scores = problem.is_scores
-        self.attention = attention  # [n, H], as given
-        self.scores = attention.masked_fill(bad_attention, -torch.inf)  # [n, H]
-        self.underflow = [
-            problem.is_scores and self._span(h) > UNDERFLOW_SPAN for h in range(self.H)
-        ]
+    def __init__(self, attention: Tensor, is_scores: bool) -> None:
+        self.attention = attention.double()  # [n, H], scores or weights as given
+        self.is_scores = is_scores
+        self.n, self.H = attention.shape
+        self.weights, bad = softmax_over_finite(self.attention, is_scores)  # [n, H]
+        self.scores = self.attention.masked_fill(bad, -torch.inf)  # [n, H]
+        self.bad_heads = bad  # [n, H], whose own score or weight is not finite
+        self.bad_attention = bad.any(1)  # [n]
+        self.underflow = [is_scores and self._span(h) > UNDERFLOW_SPAN for h in range(self.H)]
         self.positive = self._positive()  # [n], whether the item has weight in some head
-        self.bad_bias = not bool(self.bias.isfinite().all())
-        self.finite = not self.bad_bias and not bool(self.bad.any())
-        # What sums are compared with: max_i ‖h_i‖ · max_c ‖W_c‖ + max_c |b_c|.
-        longest = values.flatten(1).norm(dim=1).amax() if self.n else values.new_zeros(())
-        steepest = head.flatten(1).norm(dim=1).amax()
-        self.scale = float(longest * steepest + self.bias.abs().amax())
 
     def _span(self, h: int) -> float:
         finite = self.scores[:, h][self.scores[:, h] > -torch.inf]
@@ -95,6 +75,118 @@ class Instance:
         return bool(self.positive.any())
 
     @cached_property
+    def positions(self) -> Tensor:
+        """The items by position, 0 … n - 1: [n], int64."""
+        return torch.arange(self.n, device=self.attention.device)
+
+    def tail(self, h: int, order: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum weighted `terms` [n, K] over the survivors of every prefix of `order` [n].
+
+        Returns the sums [n + 1, K] and the mass [n + 1], both on a scale of their own.
+        """
+        if self.underflow[h]:
+            return scaled_suffix_sums(self.scores[order, h], terms[order])
+        weights = self.weights[order, h]  # [n]
+        return suffix_sums(weights[:, None] * terms[order]), suffix_sums(weights)
+
+    def others(self, h: int, items: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum weighted `terms` [n, K] over `items` [m] but one, for each: [m, K] and [m]."""
+        if self.underflow[h]:
+            return scaled_sums_over_others(self.scores[items, h], terms[items])
+        return sums_over_others(self.weights[items, h], terms[items])
+
+
+class Instance(Attention, ABC):
+    """One instance as rankings see it, in float64, whatever its head.
+
+    Axes: `n` items, `H` heads, `D` features a head, `C` classes. A ranking of your own
+    (`register_ranking`) is given one, of which everything is finite.
+    """
+
+    finite: bool  # whether all contributions, scores or weights and biases are
+
+    def __init__(
+        self, id: int, values: Tensor, attention: Tensor, is_scores: bool, bias: Tensor
+    ) -> None:
+        super().__init__(attention, is_scores)
+        self.id = id  # what random orders depend on
+        self.given_values = values  # [n, H, D], any float type
+        self.bias = bias  # [C], the logits where no mass survives
+        self.C = len(bias)
+
+    @cached_property
+    def values(self) -> Tensor:
+        """What attention averages: [n, H, D], float64."""
+        return self.given_values.double()
+
+    @property
+    @abstractmethod
+    def logits(self) -> Tensor:
+        """The logits of the original decision: [C]."""
+
+    @cached_property
+    def label(self) -> int:
+        """The original decision, -1 where something is not finite."""
+        return int(self.logits.argmax()) if self.finite else -1
+
+    @property
+    @abstractmethod
+    def gradient(self) -> Tensor:
+        """∂d/∂a_i of the decision's probability d = max_c softmax(z)_c: [n, H].
+
+        The weights are free variables: nothing is renormalised.
+        """
+
+    @abstractmethod
+    def logits_without(self, items: Tensor) -> Tensor:
+        """Compute the logits over `items` [m] (positions) but one, for each: [m, C]."""
+
+    @cached_property
+    def logits_without_each(self) -> Tensor:
+        """The logits without each item alone: [n, C]."""
+        return self.logits_without(self.positions)
+
+    def decide_without_each(self) -> tuple[Tensor, Tensor]:
+        """Decide without each item alone: labels [n], and which of them are near-ties [n]."""
+        decision = self.logits_without_each.argmax(1)  # [n]
+        return decision, torch.zeros_like(decision, dtype=torch.bool)
+
+
+class LinearInstance(Instance):
+    """An instance with a linear head, on the CPU: what the reference computes with.
+
+    Items whose contribution, score or weight is not finite are listed in `bad`; their contribution
+    and weight are replaced by zero.
+    """
+
+    def __init__(self, problem: Problem, index: int) -> None:
+        items = slice(int(problem.offsets[index]), int(problem.offsets[index + 1]))
+        given = problem.values[items].cpu()  # [n, H, D]
+        head = problem.head_weight.cpu().double()  # [C, H, D]
+        bias = problem.head_bias if problem.head_bias.ndim == 1 else problem.head_bias[index]  # [C]
+        super().__init__(
+            int(problem.ids[index]),
+            given,
+            problem.attention[items].cpu(),
+            problem.is_scores,
+            bias.cpu().double(),
+        )
+        values = given.double()  # [n, H, D]
+        # A sum of products a row, not a matrix product: its rounding depends on nothing else.
+        contributions = torch.stack([(values * row).sum(-1) for row in head], dim=-1)  # [n, H, C]
+        finite = contributions.isfinite()
+        if given.dtype != torch.float64:
+            finite &= contributions.float().isfinite()
+        self.bad = self.bad_attention | ~finite.all(2).all(1)  # [n]
+        self.contributions = contributions.masked_fill(self.bad[:, None, None], 0)  # [n, H, C]
+        self.bad_bias = not bool(self.bias.isfinite().all())
+        self.finite = not self.bad_bias and not bool(self.bad.any())
+        # What sums are compared with: max_i ‖h_i‖ · max_c ‖W_c‖ + max_c |b_c|.
+        longest = values.flatten(1).norm(dim=1).amax() if self.n else values.new_zeros(())
+        steepest = head.flatten(1).norm(dim=1).amax()
+        self.scale = float(longest * steepest + self.bias.abs().amax())
+
+    @cached_property
     def logits(self) -> Tensor:
         """The original logits [C], from sums in position order."""
         logits = self.bias.clone()
@@ -106,11 +198,6 @@ class Instance:
         return logits
 
     @cached_property
-    def label(self) -> int:
-        """The original decision, -1 where something is not finite."""
-        return int(self.logits.argmax()) if self.finite else -1
-
-    @cached_property
     def bias_label(self) -> int:
         """The decision where no mass survives, -1 where the bias is not finite."""
         return -1 if self.bad_bias else int(self.bias.argmax())
@@ -120,6 +207,15 @@ class Instance:
         """(s_y + b_y) − (s_c + b_c) of every item, without the weight: [n, C], one head only."""
         shifted = self.contributions[:, 0] + self.bias  # [n, C]
         return shifted[:, self.label, None] - shifted
+
+    @cached_property
+    def gradient(self) -> Tensor:
+        """∂d/∂a_i = p_y Σ_{c≠y} p_c (s_{i,y} − s_{i,c}), d = max_c softmax(z)_c: [n, H]."""
+        y = self.label
+        ratios = (self.logits - self.logits[y]).exp()  # [C], p_c / p_y
+        probabilities = ratios / ratios.sum()  # [C]
+        difference = self.contributions[:, :, y, None] - self.contributions  # [n, H, C]
+        return probabilities[y] * (difference * probabilities).sum(-1)
 
     @cached_property
     def status(self) -> Status:
@@ -145,38 +241,35 @@ class Instance:
         return status
 
     def near_zero(self, sums: Tensor, mass: Tensor) -> Tensor:
-        """Which compared sums [K, C] over survivors of mass [K] are near-ties: [K]."""
+        """Mark the near-ties among compared sums [K, C] over survivors of mass [K]: [K]."""
         near = torch.stack([self.is_near_zero(row, mass) for row in sums.T], dim=1)  # [K, C]
         near[:, self.label] = False
         return near.any(1)
 
     def is_near_zero(self, sums: Tensor, mass: Tensor) -> Tensor:
-        """Which of one class's sums [K] over survivors of mass [K] are near-ties: [K]."""
+        """Mark the near-ties among one class's sums [K] over survivors of mass [K]: [K]."""
         return (sums.abs() < NEAR_TIE_TOLERANCE * self.scale * mass) & (mass > 0)
 
-    def tail(self, h: int, order: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
-        """Weighted sums of `terms` [n, K] over the survivors of every prefix of `order`.
-
-        Returns the sums [n + 1, K] and the mass [n + 1], both on a scale of their own.
-        """
-        if self.underflow[h]:
-            return scaled_suffix_sums(self.scores[order, h], terms[order])
-        weights = self.weights[order, h]  # [n]
-        return suffix_sums(weights[:, None] * terms[order]), suffix_sums(weights)
-
-    def others(self, h: int, items: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
-        """Weighted sums of `terms` [n, K] over `items` [m] but one, for each: [m, K] and [m]."""
-        if self.underflow[h]:
-            return scaled_sums_over_others(self.scores[items, h], terms[items])
-        return sums_over_others(self.weights[items, h], terms[items])
-
     def logits_without(self, items: Tensor) -> Tensor:
-        """The logits over `items` [m] but one, for each: [m, C]."""
+        """Compute the logits over `items` [m] (positions) but one, for each: [m, C]."""
         logits = self.bias.repeat(len(items), 1)  # [m, C]
         for h in range(self.H):
             sums, mass = self.others(h, items, self.contributions[:, h])
             logits += average(sums, mass)
         return logits
+
+    def decide_without_each(self) -> tuple[Tensor, Tensor]:
+        """Decide without each item alone: labels [n], and which of them are near-ties [n]."""
+        if self.H == 1:
+            compared, mass = self.others(0, self.positions, self.margins)  # [n, C], [n]
+            decision = decisions_from_margins(compared, mass, self.bias_label)  # [n]
+        else:
+            logits = self.logits_without_each  # [n, C]
+            compared = logits[:, self.label, None] - logits  # [n, C]
+            others = self.positive.sum() - self.positive.long()  # [n]
+            mass = others.clamp(max=1).double()
+            decision = logits.argmax(1)
+        return decision, self.near_zero(compared, mass)
 
 
 def average(sums: Tensor, mass: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fastattnerase.reference.instance import Instance, decisions_from_margins
+from fastattnerase.reference.instance import LinearInstance, decisions_from_margins
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Minimal:
     near_tie: bool
 
 
-def margin_order(instance: Instance, c: int) -> Tensor:
+def margin_order(instance: LinearInstance, c: int) -> Tensor:
     """Items by descending a_i [(s_y + b_y) − (s_c + b_c)], stable, weight zero last: [n]."""
     margin = instance.margins[:, c]  # [n]
     if instance.underflow[0]:
@@ -34,7 +34,7 @@ def margin_order(instance: Instance, c: int) -> Tensor:
     return keys.argsort(descending=True, stable=True)
 
 
-def minimal(instance: Instance) -> Minimal:
+def minimal(instance: LinearInstance) -> Minimal:
     """Find the exact minimal flipping set; one attention head only."""
     y = instance.label
     classes = [c for c in range(instance.C) if c != y]

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from fastattnerase.problem import PooledProblem
-from fastattnerase.reference.instance import UNDERFLOW_SPAN, average, softmax_over_finite
-from fastattnerase.reference.sums import scaled_suffix_sums, suffix_sums
+from fastattnerase.reference.instance import Attention, average
+from fastattnerase.reference.sums import suffix_sums
 
 
 def pooled_prefixes(problem: PooledProblem, pooled: Tensor) -> None:
@@ -32,24 +32,16 @@ def pooled_prefixes(problem: PooledProblem, pooled: Tensor) -> None:
 def pooled_instance(
     values: Tensor, attention: Tensor, is_scores: bool, order: Tensor, keep: bool
 ) -> Tensor:
-    """Averages over the survivors of every prefix of `order`: [n, H, D] to [n + 1, H, D].
+    """Average over the survivors of every prefix of `order`: [n, H, D] to [n + 1, H, D].
 
     NaN as long as an item survives whose score or weight is not finite.
     """
     order = order.flip(0) if keep else order
-    weights, bad = softmax_over_finite(attention, is_scores)  # [n, H]
+    own = Attention(attention, is_scores)
     heads = []
-    for h in range(values.shape[1]):
-        scores = attention[:, h].masked_fill(bad[:, h], -torch.inf)[order]  # [n]
-        finite = scores[scores > -torch.inf]
-        terms = values[order, h]  # [n, D]
-        if is_scores and len(finite) and float(finite.max() - finite.min()) > UNDERFLOW_SPAN:
-            sums, mass = scaled_suffix_sums(scores, terms)
-        else:
-            sums = suffix_sums(weights[order, h, None] * terms)  # [n + 1, D]
-            mass = suffix_sums(weights[order, h])  # [n + 1]
-        points = average(sums, mass)  # [n + 1, D]
-        points[suffix_sums(bad[order, h].long()) > 0] = torch.nan
+    for h in range(own.H):
+        points = average(*own.tail(h, order, values[:, h]))  # [n + 1, D]
+        points[suffix_sums(own.bad_heads[order, h].long()) > 0] = torch.nan
         heads.append(points)
-    points = torch.stack(heads, dim=1)  # [n + 1, H, D]
-    return points.flip(0) if keep else points
+    pooled = torch.stack(heads, dim=1)  # [n + 1, H, D]
+    return pooled.flip(0) if keep else pooled

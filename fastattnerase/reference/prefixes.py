@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fastattnerase.reference.instance import Instance, average, decisions_from_margins
+from fastattnerase.reference.instance import LinearInstance, average, decisions_from_margins
 from fastattnerase.reference.sums import suffix_sums
 
 
@@ -24,7 +24,7 @@ class Prefixes:
     near_tie: bool
 
 
-def erase(instance: Instance, order: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def erase(instance: LinearInstance, order: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Decision, logits, mass and near-tie of every prefix of `order` [n], erased."""
     n = instance.n
     logits = instance.bias.repeat(n + 1, 1)  # [n + 1, C]
@@ -61,7 +61,7 @@ def erase(instance: Instance, order: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
     return decision, logits, mass, near
 
 
-def prefixes(instance: Instance, order: Tensor, keep: bool) -> Prefixes:
+def prefixes(instance: LinearInstance, order: Tensor, keep: bool) -> Prefixes:
     """Erase (or keep) every prefix of `order` [n] and find the first flip."""
     decision, logits, mass, near = erase(instance, order.flip(0) if keep else order)
     if keep:  # the top k are what is left after erasing n - k of the reversed order
