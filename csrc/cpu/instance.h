@@ -67,10 +67,7 @@ class Arena {
 };
 
 // Whether results of single erasures are wanted, as against keys of a ranking.
-inline bool wants_single(const SweepParams& p) {
-  return p.single_flip_label != nullptr || p.single_js != nullptr || p.single_kl != nullptr ||
-         p.single_drop != nullptr;
-}
+inline bool wants_single(const SweepParams& p) { return wants_any<kSingleOutputs>(p); }
 
 struct Wanted {
   bool gradient, single;  // computed ahead of the rankings
@@ -87,15 +84,20 @@ inline Wanted wanted(const SweepParams& p) {
   return w;
 }
 
-inline bool wants_minimal(const SweepParams& p) {
-  return p.minimal_size != nullptr || p.minimal_flip_label != nullptr || p.minimal_order != nullptr;
-}
+inline bool wants_minimal(const SweepParams& p) { return wants_any<kMinimalOutputs>(p); }
+
+// The curves and single results that the narrow way gives; it leaves calls that want others alone.
+constexpr std::uint64_t kNarrowOutputs =
+    output_set(OutputPlace::curve_js, OutputPlace::curve_kl, OutputPlace::curve_label_prob,
+               OutputPlace::curve_mass) |
+    output_set(OutputPlace::single_flip_label, OutputPlace::single_js, OutputPlace::single_kl,
+               OutputPlace::single_drop);
 
 // Whether instances of this call may go the narrow way, and how wide its rows are.
 inline bool narrow_possible(const SweepParams& p) {
 #if defined(FAE_NARROW)
   if (p.H != 1 || p.C < 2 || p.C > 16 || p.keep != 0 || p.values_dtype == kFloat64 ||
-      p.curve_decision != nullptr || p.curve_logits != nullptr) {
+      wants_any<(kCurveOutputs | kSingleOutputs) & ~kNarrowOutputs>(p)) {
     return false;
   }
   for (std::int64_t r = 0; r < p.R; ++r) {

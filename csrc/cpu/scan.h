@@ -25,10 +25,7 @@ inline Judging lay_out_judging(const SweepParams& p, Arena& arena) {
   return j;
 }
 
-inline bool wants_curves(const SweepParams& p) {
-  return p.curve_js != nullptr || p.curve_kl != nullptr || p.curve_label_prob != nullptr ||
-         p.curve_mass != nullptr || p.curve_decision != nullptr || p.curve_logits != nullptr;
-}
+inline bool wants_curves(const SweepParams& p) { return wants_any<kCurveOutputs>(p); }
 
 // One point of the curves. `valid`: no bad item is among the survivors; `original`: nothing is
 // erased, so that the distribution is the original one by definition.

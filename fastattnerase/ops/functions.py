@@ -13,8 +13,10 @@ from fastattnerase.ops.plan import Plan, RankingLike, check_minimal, plan_rankin
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure, Sweep
 from fastattnerase.problem import BIT, Outputs, as_outputs
 
-CURVES = ("js", "kl", "label_prob", "mass", "decision", "logits")
-_CURVE_BIT = {name: BIT[f"curve_{name}"] for name in CURVES}
+_CURVE_BIT = {
+    name.removeprefix("curve_"): bit for name, bit in BIT.items() if name.startswith("curve_")
+}
+CURVES = tuple(_CURVE_BIT)
 _SINGLE_BITS = BIT["single_flip_label"] | BIT["single_js"] | BIT["single_drop"]
 _MINIMAL_BITS = BIT["minimal_size"] | BIT["minimal_flip_label"] | BIT["minimal_order"]
 DEFAULT_MAX_BYTES = 256 * 2**20

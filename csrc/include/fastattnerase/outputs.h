@@ -38,6 +38,30 @@ namespace fae {
 enum class OutputType { kInteger, kReal, kDouble };
 enum class OutputAxes { kB, kBC, kRB, kRP, kRPC, kRT, kT, kTH };
 
+// The place of each output in the table, and sets of outputs: the bit at each one's place.
+enum class OutputPlace {
+#define FAE_PLACE(name, type, axes) name,
+  FAE_SWEEP_OUTPUTS(FAE_PLACE)
+#undef FAE_PLACE
+};
+template <class... Places>
+constexpr std::uint64_t output_set(Places... places) {
+  return ((1ull << static_cast<int>(places)) | ...);
+}
+constexpr std::uint64_t kSingleOutputs =
+    output_set(OutputPlace::single_flip_label, OutputPlace::single_js, OutputPlace::single_kl,
+               OutputPlace::single_drop);
+constexpr std::uint64_t kMinimalOutputs = output_set(
+    OutputPlace::minimal_size, OutputPlace::minimal_flip_label, OutputPlace::minimal_order);
+// A value for every prefix of every ranking.
+constexpr std::uint64_t kCurveOutputs =
+#define FAE_CURVE(name, type, axes)                                                  \
+  (OutputAxes::k##axes == OutputAxes::kRP || OutputAxes::k##axes == OutputAxes::kRPC \
+       ? output_set(OutputPlace::name)                                               \
+       : 0) |
+    FAE_SWEEP_OUTPUTS(FAE_CURVE) 0;
+#undef FAE_CURVE
+
 // What the fields of `SweepParams` point to.
 using IntegerOutput = std::int64_t;
 using RealOutput = void;

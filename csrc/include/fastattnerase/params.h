@@ -87,6 +87,16 @@ struct SweepParams {
   std::int32_t num_threads;  // CPU only
 };
 
+// Says whether any output of a set is wanted.
+template <std::uint64_t kSet>
+FAE_HD bool wants_any(const SweepParams& p) {
+#define FAE_WANTED(name, type, axes) \
+  if ((kSet & output_set(OutputPlace::name)) != 0 && p.name != nullptr) return true;
+  FAE_SWEEP_OUTPUTS(FAE_WANTED)
+#undef FAE_WANTED
+  return false;
+}
+
 // Where an output has the elements of one instance: `rows` stretches of `count` elements, the first
 // at `begin`, then one every `stride`.
 struct OutputPart {
