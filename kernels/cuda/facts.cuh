@@ -214,8 +214,8 @@ FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double 
   return f;
 }
 
-// Finds the facts, keeps them in the State and writes label and probabilities; the status is
-// written when everything is known.
+// Finds the facts, keeps them in the State and writes label, probabilities, logits and weights; the
+// status is written when everything is known.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void weigh(double norm2) {
   const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
@@ -230,6 +230,11 @@ FAE_DEV void weigh(double norm2) {
   for (int c = here.team.rank; c < v.C; c += here.team.size) {
     write_real(p.probabilities, sizeof(S) == 8, v.b * p.C + c,
                f.finite ? v.prob[c] : not_a_number());
+    write_real(p.logits, sizeof(S) == 8, v.b * p.C + c, f.finite ? v.logits[c] : not_a_number());
+  }
+#pragma unroll 1
+  for (int i = here.team.rank; p.weights != nullptr && i < v.n; i += here.team.size) {
+    p.weights[v.t0 + i] = (v.bad[i] & 2) != 0 ? not_a_number() : v.a[i];
   }
   here.team.sync();
 }

@@ -79,6 +79,7 @@ inline Needs find_needs(const SweepParams& p, std::int64_t row0, int R) {
     needs.minimal |= kind == kMinimal;
   }
   needs.singles = wants_singles(p) || needs.js || needs.drop;
+  needs.single_kl = p.single_kl != nullptr;
   needs.logits = p.curve_logits != nullptr;
   needs.divergence =
       p.curve_js != nullptr || p.curve_kl != nullptr || p.curve_label_prob != nullptr;

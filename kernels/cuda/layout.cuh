@@ -25,7 +25,8 @@ struct DeviceRanking {
 
 // Which results need what; from the host's view of a launch.
 struct Needs {
-  bool gradient, renormalized, js, drop, minimal, singles, curves, logits, divergence;
+  bool gradient, renormalized, js, drop, minimal, singles, single_kl;
+  bool curves, logits, divergence;
   int stage;  // bytes a warp needs to project rows a lane each, 0 where it cannot
 };
 
@@ -60,7 +61,7 @@ struct Minimal {
 struct PackLayout {
   int rows;    // 0: instances are not packed
   int stride;  // doubles from one row of margins to the next
-  int margins, a, g, words, stage, bias, prob, again, renorm, js, drop, min_order, total;
+  int margins, a, g, words, stage, bias, prob, log_prob, again, renorm, js, drop, min_order, total;
 };
 
 enum Stage : std::int32_t {
@@ -213,6 +214,7 @@ inline PackLayout pack_layout(int rows, std::int64_t C, int real_bytes, const Ne
   l.stage = static_cast<int>(at);
   l.bias = reserve(at, each);
   l.prob = reserve(at, each);
+  l.log_prob = reserve(at, needs.single_kl ? each : 0);
   l.again = reserve(at, needs.singles ? each : 0);
   l.renorm = reserve(at, needs.renormalized ? rows * 8 : 0);
   l.js = reserve(at, needs.js ? rows * 8 : 0);
@@ -395,7 +397,8 @@ FAE_DEV Here<kWarp, S, Idx> open() {
 }
 
 __host__ FAE_DEV bool wants_singles(const SweepParams& p) {
-  return p.single_flip_label != nullptr || p.single_js != nullptr || p.single_drop != nullptr;
+  return p.single_flip_label != nullptr || p.single_js != nullptr || p.single_kl != nullptr ||
+         p.single_drop != nullptr;
 }
 __host__ FAE_DEV bool wants_minimal(const SweepParams& p) {
   return p.minimal_size != nullptr || p.minimal_flip_label != nullptr || p.minimal_order != nullptr;

@@ -48,6 +48,7 @@ struct Packed {
   int n, C, stride;
   double* bias;             // [C]
   double* prob;             // [C]
+  double* log_prob;         // [C], null where divergences of single items from it are not wanted
   double* again;            // [C] scratch, only for singles
   double* margins;          // [n, stride]: of class c in column c, or c - 1 beyond the label
   double* a;                // [n]
@@ -93,6 +94,7 @@ FAE_DEV Packed<S> open_packed() {
                    l.stride,
                    of_class(l.bias),
                    of_class(l.prob),
+                   launch.needs.single_kl ? of_class(l.log_prob) : nullptr,
                    of_class(l.again),
                    reinterpret_cast<double*>(arena + l.margins) + row * l.stride,
                    of_item(l.a),
@@ -235,8 +237,9 @@ FAE_DEV int weigh_packed(const Packed<S>& v, const unsigned char* bad) {
   return positives;
 }
 
-// Weights, label, probabilities, gradients and margins of every instance of the pack; those that
-// are out of the ordinary are given back to the warp. See find_facts for the same of one instance.
+// Weights, label, logits, probabilities, gradients and margins of every instance of the pack; those
+// that are out of the ordinary are given back to the warp. See find_facts for the same of one
+// instance.
 template <typename S>
 FAE_NOINLINE __device__ void weigh_pack() {
   FAE_SHARED(shared);
@@ -277,6 +280,7 @@ FAE_NOINLINE __device__ void weigh_pack() {
     const double sum = chunk_sum(n, [&](int i) { return v.a[i] * s[i * cs + c]; });
     const double logit = v.bias[c] + (mass > 0 ? sum / mass : 0.0);
     v.prob[c] = logit;
+    write_real(p.logits, sizeof(S) == 8, v.b * C + c, logit);
     if (c == 0 || logit > highest) {
       highest = logit;
       y = c;
@@ -285,15 +289,20 @@ FAE_NOINLINE __device__ void weigh_pack() {
   double z = 0;
 #pragma unroll 1
   for (int c = 0; c < C; ++c) {
+    if (v.log_prob != nullptr) v.log_prob[c] = v.prob[c] - highest;
     v.prob[c] = exp(v.prob[c] - highest);
     z += v.prob[c];
   }
+  const double log_z = v.log_prob != nullptr ? log(z) : 0.0;
 #pragma unroll 1
   for (int c = 0; c < C; ++c) {
     v.prob[c] /= z;
+    if (v.log_prob != nullptr) v.log_prob[c] -= log_z;
     write_real(p.probabilities, sizeof(S) == 8, v.b * C + c, v.prob[c]);
   }
   write_int(p.label, v.b, y);
+#pragma unroll 1
+  for (int i = 0; p.weights != nullptr && i < n; ++i) p.weights[v.t0 + i] = v.a[i];
 
 #pragma unroll 1
   for (int i = 0; i < n; ++i) {

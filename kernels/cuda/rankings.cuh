@@ -117,6 +117,16 @@ FAE_DEV bool write_single(const V& v, const F& f, int i, double others, bool wri
     write_int(p.single_flip_label, v.t0 + i, decision != y ? decision : -1);
     write_real(p.single_js, kDouble, v.t0 + i, js);
     write_real(p.single_drop, kDouble, v.t0 + i, drop);
+    if (p.single_kl != nullptr) {
+      const double log_z = log(z);
+      double kl = 0;
+#pragma unroll 1
+      for (int c = 0; c < C; ++c) {
+        const double down = least - lead(c);
+        kl += exp(down) / z * (down - log_z - v.log_prob[c]);
+      }
+      write_real(p.single_kl, kDouble, v.t0 + i, kl > 0 ? kl : 0.0);
+    }
   }
   if (v.js != nullptr) v.js[i] = js;
   if (v.drop != nullptr) v.drop[i] = drop;
@@ -143,6 +153,7 @@ FAE_NOINLINE __device__ void erase_singles(bool write_out) {
       if (write_out) {
         write_int(p.single_flip_label, v.t0 + i, -1);
         write_real(p.single_js, kDouble, v.t0 + i, nothing);
+        write_real(p.single_kl, kDouble, v.t0 + i, nothing);
         write_real(p.single_drop, kDouble, v.t0 + i, nothing);
       }
       if (v.js != nullptr) v.js[i] = nothing;

@@ -13,11 +13,32 @@ import torch
 from torch import Tensor
 
 from fastattnerase.backends import reference
-from fastattnerase.problem import Outputs, PooledProblem, Problem, RankingKind, allocate, as_outputs
+from fastattnerase.problem import (
+    BIT,
+    Outputs,
+    PooledProblem,
+    Problem,
+    RankingKind,
+    allocate,
+    as_outputs,
+)
 
-EVERYTHING = (1 << 13) - 1
-CURVES = (1 << 6) - 1
+
+# Results that the reference does not give yet.
+UNTESTED = ("logits", "weights", "single_kl")
+
+
+def every(prefix: str) -> int:
+    """The bits of the results whose names begin so."""
+    names = [name for name in BIT if name.startswith(prefix) and name not in UNTESTED]
+    return sum(BIT[name] for name in names)
+
+
+EVERYTHING, CURVES, SINGLES, MINIMAL = map(every, ("", "curve_", "single_", "minimal_"))
 NO_CURVES = EVERYTHING & ~CURVES
+ORDER, LOGITS, WEIGHTS, SINGLE_KL = (
+    BIT[name] for name in ("order", "logits", "weights", "single_kl")
+)
 H100 = (232448, 57344)
 ALL = tuple(RankingKind)
 QUICK = tuple(kind for kind in ALL if kind != RankingKind.GREEDY)
@@ -237,7 +258,6 @@ def test_only_nothing_left_flips(cuda, path, keep, wants):
 
 
 INVALID = 64
-ORDER, SINGLES, MINIMAL = 1 << 6, 7 << 7, 7 << 10
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -260,6 +280,47 @@ def test_one_item_alone_where_a_total_cancels(cuda, path):
         for order in ("forward", "backward", "shuffled"):
             emulator.module().set_schedule(order, 5)
             assert_close(run(cuda, p, SINGLES), expected)
+
+
+@pytest.mark.parametrize("wants", [SINGLES | SINGLE_KL, SINGLE_KL], ids=["singles", "kl"])
+@pytest.mark.parametrize("path", PATHS)
+def test_the_divergence_from_a_probability_that_underflows(cuda, path, wants):
+    """Logits 1999 apart; without the first item they are -1 and 1, q = (0.12, 0.88)."""
+    shared, lengths = PATHS[path]
+    use_device(shared)
+    p = by_hand(max(lengths), [2000.0, -1.0], [1.0, -1])
+    out = run(cuda, p, wants)
+    q = torch.tensor([-1.0, 1.0]).softmax(0).double()
+    assert out.probabilities.tolist() == [[1, 0]]
+    assert out.single_kl is not None
+    expected = (q * q.log()).sum() + 1999 * q[1]  # log p is 0 and -1999
+    assert out.single_kl[0].item() == pytest.approx(expected.item(), rel=1e-6)
+    assert out.single_kl[2:].tolist() == [0] * (max(lengths) - 2)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_logits_and_weights_of_what_is_not_finite_or_empty(cuda, path):
+    """NaN where the item's own weight is not finite, or any logit; the bias where nothing weighs."""
+    shared, lengths = PATHS[path]
+    use_device(shared)
+    n = max(lengths)
+    p = by_hand(n, [1.0, -1.0, 2.0, 5.0], [1.0, -1], bias=[0.25, 0.5])
+    p.values[1] = float("inf")  # its weight is kept
+    for weight, expected in ((1.0, [0.25] * 4), (float("nan"), [1 / 3, 1 / 3, torch.nan, 1 / 3])):
+        p.attention[2] = weight
+        out = run(cuda, p, LOGITS | WEIGHTS)
+        assert out.logits is not None
+        assert out.weights is not None
+        assert out.logits.isnan().all()
+        wanted = torch.tensor([*expected, *[0.0] * (n - 4)], dtype=torch.float64)
+        torch.testing.assert_close(out.weights[:, 0], wanted, rtol=1e-15, atol=0, equal_nan=True)
+    p.values.zero_()
+    p.attention.zero_()
+    out = run(cuda, p, LOGITS | WEIGHTS)
+    assert out.logits is not None
+    assert out.weights is not None
+    assert out.logits.tolist() == [[0.25, 0.5]]
+    assert out.weights.tolist() == [[0.0]] * n
 
 
 def test_single_erasures_that_all_blocks_share(cuda):
@@ -620,16 +681,15 @@ def test_packs_and_warps_give_the_same_bits(cuda):
     for dtype, D, C in ((torch.float32, 100, 5), (torch.bfloat16, 40, 16), (torch.float64, 9, 2)):
         p = problem(MIXED, D, C, kinds, dtype, spread=2.0)
         at = [meetings()]
-        packed = run(cuda, p, ORDER)
+        packed = run(cuda, p, ORDER | LOGITS | WEIGHTS)
         at.append(meetings())
-        alone = run(cuda, p, ORDER | CURVES)
+        alone = run(cuda, p, ORDER | LOGITS | WEIGHTS | CURVES)
         assert 4 * (at[1] - at[0]) < meetings() - at[1]
         assert torch.equal(packed.label, alone.label)
         assert torch.equal(packed.status, alone.status)
         assert torch.equal(packed.probabilities, alone.probabilities)
-        assert packed.order is not None
-        assert alone.order is not None
-        assert torch.equal(packed.order, alone.order)
+        for name in ("order", "logits", "weights"):
+            assert torch.equal(getattr(packed, name), getattr(alone, name)), name
 
 
 @pytest.mark.parametrize("path", PATHS)
