@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -13,7 +14,6 @@ from torch import Tensor
 import fastattnerase as fae
 from fastattnerase.extras import needs
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.studies.serrano_smith.experiment import Chunk
 
 if TYPE_CHECKING:
     from fastattnerase.data import Dataset
@@ -30,6 +30,41 @@ _FLOATS = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float
 _INT64 = {"I64": "int64"}
 _INTEGERS = {"U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32"} | _INT64
 _NAMES = _FLOATS | _INTEGERS
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A batch of instances with what is known of them beside the attention layer.
+
+    Args:
+        batch: the attention layer's values, scores or weights, offsets and head.
+        gold: `[B]` int64, labels of the data, -1 for none; None where all are unknown.
+        model_label: `[B]` int64, the model's own decisions; None where unknown.
+        texts: for each instance the text of each item; None where unknown.
+    """
+
+    batch: fae.AttentionBatch
+    gold: Tensor | None = None
+    model_label: Tensor | None = None
+    texts: list[list[str]] | None = None
+
+
+class Source(Protocol):
+    """Where instances come from: a trained model with data, or somebody's tensors."""
+
+    classes: list[str]
+
+    def __len__(self) -> int:
+        """Count the instances."""
+
+    def chunks(self, start: int) -> Iterable[Chunk]:
+        """Yield the instances from number `start` on, in order."""
+
+    def select(self, rows: list[int]) -> Iterable[Chunk]:
+        """Yield the instances of these numbers, in this order."""
+
+    def describe(self) -> dict[str, Any]:
+        """Say what the instances are, as JSON-able data: goes into the run's record."""
 
 
 class ModelSource:

@@ -15,13 +15,9 @@ PACKAGE = Path(__file__).parents[1] / "fastattnerase"
 HALLS = ("studies",)
 
 # What is being taken out; all three end empty.
-ROOMS_LEFT = {("sources", "studies.serrano_smith")}
+ROOMS_LEFT: set[tuple[str, ...]] = set()
 MODULES_LEFT = {("fastattnerase.studies.wen.models", "fastattnerase.studies.wen.workspace")}
-READERS_LEFT = {
-    ("mi", "studies.serrano_smith"),
-    ("sources", "studies.serrano_smith"),
-    ("studies.wen", "studies.serrano_smith"),
-}
+READERS_LEFT = {("studies.wen", "studies.serrano_smith")}
 
 Graph = dict[str, set[str]]
 

@@ -38,7 +38,8 @@ from fastattnerase.cli.measure import measure
 if TYPE_CHECKING:
     from fastattnerase.data import DataConfig
     from fastattnerase.models import ModelConfig, TrainConfig
-    from fastattnerase.studies.serrano_smith.experiment import Config, Result, Source
+    from fastattnerase.sources import Source
+    from fastattnerase.studies.serrano_smith.experiment import Config, Result
 
 app = typer.Typer(
     name="fastattnerase",

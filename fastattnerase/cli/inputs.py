@@ -13,7 +13,7 @@ from fastattnerase.cli.console import counted, err, out
 if TYPE_CHECKING:
     from fastattnerase.data import Dataset
     from fastattnerase.models import LoadedModel
-    from fastattnerase.studies.serrano_smith.experiment import Source
+    from fastattnerase.sources import Source
 
 
 Out = Annotated[Path | None, typer.Option("--out", help="Where results go.", show_default=False)]

@@ -24,7 +24,7 @@ from fastattnerase.cli.inputs import (
 
 if TYPE_CHECKING:
     from fastattnerase.mi import Result
-    from fastattnerase.studies.serrano_smith.experiment import Source
+    from fastattnerase.sources import Source
 
 _STATISTICS = {
     "kendall": "plain tau",

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import fastattnerase as fae
 from fastattnerase.mi.errors import MeasurementError
-from fastattnerase.studies.serrano_smith.experiment import attention_weights
+from fastattnerase.statistics.attention import attention_weights
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -304,10 +304,9 @@ def _outputs(
 ) -> tuple[Floats, Ints]:
     """The logits [B, C] and predicted classes [B] of a batch, as given or by the engine."""
     if given is None:
-        erased = fae.erase_prefixes(batch, "attention", curves=("logits",), backend=backend)
-        starts = erased.curve_offsets[:-1]  # [B], where nothing is erased yet
-        logits = erased.curves["logits"][0, starts]  # [B, C]
-        labels = erased.label
+        erased = fae.erase_prefixes(batch, "attention", logits=True, backend=backend)
+        assert erased.logits is not None  # asked for
+        logits, labels = erased.logits, erased.label  # [B, C], [B]
     else:
         logits = given.detach()
         if logits.ndim == 1:

@@ -13,7 +13,7 @@ from fastattnerase.mi.config import Config
 from fastattnerase.mi.measurement import Measurement, measure
 from fastattnerase.runs import rundir
 from fastattnerase.runs.shape import INFORMATION, RUN, check_shape
-from fastattnerase.studies.serrano_smith.experiment import Source
+from fastattnerase.sources import Source
 
 KIND = "mutual_information"
 TABLES = ("ranks", "correlations", "outputs", "instances")

@@ -68,6 +68,28 @@ def segment_softmax(scores: Tensor, lengths: Tensor) -> Tensor:
     return masked_softmax(padded, mask)[mask]  # [T]
 
 
+def segment_log_softmax(scores: Tensor, lengths: Tensor) -> Tensor:
+    """Logarithm of the softmax within each sequence; finite also where weights underflow.
+
+    Args:
+        scores: `[T]`, floating point.
+        lengths: `[B]`, int64, sum `T`; 0 is allowed.
+
+    Returns:
+        `[T]`.
+
+    Example:
+        >>> segment_log_softmax(torch.tensor([0.0, -1000.0]), torch.tensor([2])).tolist()
+        [0.0, -1000.0]
+    """
+    if len(scores) == 0:
+        return scores
+    columns = torch.arange(int(lengths.max()), device=lengths.device)  # [N]
+    mask = columns < lengths[:, None]  # [B, N]
+    padded = scores.new_full(mask.shape, -torch.inf).masked_scatter(mask, scores)  # [B, N]
+    return padded.log_softmax(1)[mask]  # [T]
+
+
 def segment_pool(values: Tensor, weights: Tensor, lengths: Tensor) -> Tensor:
     """Weighted sum of each sequence's items: `c_b = Σ_i a_i h_i`.
 

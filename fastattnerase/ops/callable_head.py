@@ -383,6 +383,8 @@ class _Work:
         out.label.copy_(self.label)
         out.probabilities.copy_(self.original.softmax(1))
         out.status.copy_(self.status)
+        if out.logits is not None:
+            out.logits.copy_(self.original)
         if R:
             order, mass = self._orders_and_masses(kinds, args, orders, keys, self.keep)
             _, other_mass = self._orders_and_masses(kinds, args, orders, keys, not self.keep)

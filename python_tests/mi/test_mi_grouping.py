@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,6 +167,29 @@ def test_logits_as_given() -> None:
     with group([(batch, three)]) as ranked:
         assert ranked.logits.tolist() == three.tolist()
         assert ranked.labels.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_logits_of_the_engine_without_a_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row of logits an instance, not one for each item that could be erased."""
+    asked: list[dict[str, Any]] = []
+    erase = fae.erase_prefixes
+
+    def watched(*arguments: Any, **options: Any) -> fae.PrefixErasure:
+        found = erase(*arguments, **options)
+        asked.append(options)
+        assert found.curves == {}
+        return found
+
+    monkeypatch.setattr(fae, "erase_prefixes", watched)
+    batch = random_batch(9, seed=12)
+    with group([batch]) as ranked:
+        found = ranked.logits
+    assert asked == [{"logits": True, "backend": "auto"}]
+    monkeypatch.undo()
+    erased = fae.erase_prefixes(batch, "attention", curves=("logits",))
+    starts = erased.curve_offsets[:-1]  # [B], where nothing is erased yet
+    expected = erased.curves["logits"][0, starts].numpy()  # [B, C]
+    np.testing.assert_allclose(found, expected, rtol=3e-7, atol=3e-7)
 
 
 def test_a_callable_head_gives_logits_too() -> None:

@@ -11,7 +11,7 @@ from streams import random_batch
 
 from fastattnerase.mi import Config, MeasurementError, load, measure, run
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.studies.serrano_smith.experiment import Chunk
+from fastattnerase.sources import Chunk
 
 CONFIG = Config(clusters=6, shuffles=20)
 

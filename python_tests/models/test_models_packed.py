@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from fastattnerase.models.packed import (
     gather,
     masked_softmax,
     offsets_of,
+    segment_log_softmax,
     segment_pool,
     segment_softmax,
 )
@@ -88,3 +91,11 @@ def test_gather() -> None:
     rows.sum().backward()
     assert values.grad is not None
     assert values.grad.tolist() == [[1, 1], [3, 3]]
+
+
+def test_log_softmax_where_weights_underflow() -> None:
+    scores = torch.tensor([0.0, -500.0, 3.0, 3.0])
+    logs = segment_log_softmax(scores, torch.tensor([2, 0, 2]))
+    half = -math.log(2)
+    torch.testing.assert_close(logs, torch.tensor([0.0, -500.0, half, half]))
+    assert len(segment_log_softmax(torch.zeros(0), torch.tensor([0]))) == 0

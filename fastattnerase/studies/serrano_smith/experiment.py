@@ -9,10 +9,10 @@ expectation over the random item under each rule of drawing it, and the exact mi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,12 @@ import fastattnerase as fae
 from fastattnerase.rankings.random import random_keys
 from fastattnerase.runs import rundir
 from fastattnerase.runs.shape import ERASURE, RUN, check_shape
+from fastattnerase.sources import Chunk, Source
+from fastattnerase.statistics.attention import (
+    attention_weights,
+    divergences_from_uniform,
+    head_weights,
+)
 from fastattnerase.statistics.bootstrap import UNDEFINED, Estimate, means, summarise
 from fastattnerase.statistics.paired import compare
 
@@ -189,41 +195,6 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """A batch of instances with what the experiment wants to know beside the attention layer.
-
-    Args:
-        batch: the attention layer's values, scores or weights, offsets and head.
-        gold: `[B]` int64, labels of the data, -1 for none; None where all are unknown.
-        model_label: `[B]` int64, the model's own decisions; None where unknown.
-        texts: for each instance the text of each item; None where unknown.
-    """
-
-    batch: fae.AttentionBatch
-    gold: Tensor | None = None
-    model_label: Tensor | None = None
-    texts: list[list[str]] | None = None
-
-
-class Source(Protocol):
-    """Where instances come from: a trained model with data, or somebody's tensors."""
-
-    classes: list[str]
-
-    def __len__(self) -> int:
-        """Count the instances."""
-
-    def chunks(self, start: int) -> Iterable[Chunk]:
-        """Yield the instances from number `start` on, in order."""
-
-    def select(self, rows: list[int]) -> Iterable[Chunk]:
-        """Yield the instances of these numbers, in this order."""
-
-    def describe(self) -> dict[str, Any]:
-        """Say what the instances are, as JSON-able data: goes into the run's record."""
-
-
-@dataclass(frozen=True)
 class Result:
     """A finished run, read from its directory.
 
@@ -331,6 +302,7 @@ def run(
         >>> import tempfile, torch
         >>> import fastattnerase as fae
         >>> from pathlib import Path
+        >>> from fastattnerase.sources import Chunk
         >>> from fastattnerase.studies.serrano_smith import experiment as s
         >>> class Two:
         ...     classes = ["no", "yes"]
@@ -338,7 +310,7 @@ def run(
         ...         return 1
         ...     def chunks(self, start):
         ...         if start == 0:
-        ...             yield s.Chunk(fae.AttentionBatch(
+        ...             yield Chunk(fae.AttentionBatch(
         ...                 torch.tensor([[2.0], [-1.0]]), torch.tensor([0, 2]),
         ...                 weights=torch.tensor([0.5, 0.5]),
         ...                 head_weight=torch.tensor([[0.0], [1.0]]), head_bias=torch.zeros(2)))
@@ -426,7 +398,8 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
     Example:
         >>> import torch
         >>> import fastattnerase as fae
-        >>> from fastattnerase.studies.serrano_smith.experiment import Chunk, Config, measure
+        >>> from fastattnerase.sources import Chunk
+        >>> from fastattnerase.studies.serrano_smith.experiment import Config, measure
         >>> batch = fae.AttentionBatch(
         ...     torch.tensor([[2.0], [-1.0]]), torch.tensor([0, 2]),
         ...     weights=torch.tensor([0.5, 0.5]),
@@ -461,7 +434,7 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
     kept = np.flatnonzero(excluded == "")
     rows = first_row + np.arange(len(n))
     head = _Head(batch)
-    uniform_kl, uniform_js = _from_uniform(weights, offsets)
+    uniform_kl, uniform_js = divergences_from_uniform(weights, offsets)
 
     instances = pa.table(
         [
@@ -490,68 +463,6 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
     }
 
 
-def attention_weights(batch: fae.AttentionBatch) -> Floats:
-    """Compute the weight of every item in float64: softmax of scores, or weights over their sum.
-
-    Args:
-        batch: `B` instances, `T` items; several heads are averaged.
-
-    Returns:
-        `[T]` float64; sums to 1 over each instance that has any mass.
-
-    Example:
-        >>> import torch
-        >>> import fastattnerase as fae
-        >>> from fastattnerase.studies.serrano_smith.experiment import attention_weights
-        >>> attention_weights(fae.AttentionBatch(
-        ...     torch.zeros(2, 1), torch.tensor([0, 2]), weights=torch.tensor([1.0, 3.0]),
-        ...     head_weight=torch.ones(2, 1), head_bias=torch.zeros(2))).tolist()
-        [0.25, 0.75]
-    """
-    return np.asarray(_head_weights(batch).mean(axis=1))
-
-
-def _head_weights(batch: fae.AttentionBatch) -> Floats:
-    """Compute the weight of every item in every attention head; `[T, H]` float64."""
-    given = batch.weights if batch.scores is None else batch.scores
-    assert given is not None  # a batch has one of the two
-    values = given.reshape(-1, batch.num_heads).cpu().double().numpy()  # [T, H]
-    instance = np.repeat(np.arange(len(batch.offsets) - 1), np.diff(_ints(batch.offsets)))
-    if batch.scores is not None:
-        highest = np.full((len(batch.offsets) - 1, values.shape[1]), -np.inf)
-        np.maximum.at(highest, instance, values)
-        # An instance whose scores are all -inf has no mass.
-        highest[~np.isfinite(highest)] = 0.0
-        with np.errstate(invalid="ignore", over="ignore"):
-            values = np.exp(values - highest[instance])
-    total = np.zeros((len(batch.offsets) - 1, values.shape[1]))
-    np.add.at(total, instance, values)
-    total[total == 0] = 1.0
-    with np.errstate(invalid="ignore"):
-        return np.asarray(values / total[instance])
-
-
-def _from_uniform(weights: Floats, offsets: Ints) -> tuple[Floats, Floats]:
-    """Measure how far attention is from even: `KL(α‖1/n)` and `JS(α, 1/n)` of each instance."""
-    n = np.diff(offsets)
-    instance = np.repeat(np.arange(len(n)), n)
-    even = 1 / n[instance]
-    middle = (weights + even) / 2
-
-    def total(terms: Floats) -> Floats:
-        sums = np.zeros(len(n))
-        np.add.at(sums, instance, terms)
-        return np.where(n > 0, sums, np.nan)
-
-    def times_log(of: Floats, to: Floats) -> Floats:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(np.where(of == 0, 0.0, of * np.log(of / to)))
-
-    kl = total(times_log(weights, even))
-    js = total(times_log(weights, middle) + times_log(even, middle)) / 2
-    return np.maximum(kl, 0), np.maximum(js, 0)  # NaN stays
-
-
 class _Head:
     """The classifier on any selection of items, in float64."""
 
@@ -562,7 +473,7 @@ class _Head:
         weight = batch.head_weight.double()
         weight = weight.reshape(len(weight), *shape)  # [C, H, D]
         self.bias = _head_bias(batch).to(batch.device)  # [C] or [B, C]
-        self.weights = torch.from_numpy(_head_weights(batch)).to(batch.device)  # [T, H]
+        self.weights = torch.from_numpy(head_weights(batch)).to(batch.device)  # [T, H]
         contributions = torch.einsum("thd,chd->thc", values, weight)  # [T, H, C]
         self.weighted = contributions * self.weights[:, :, None]
         # Nothing comes from an item without weight, not even NaN.

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fastattnerase.data import Dataset, DocumentBatch, PreparedCorpus
@@ -17,8 +16,9 @@ from fastattnerase.models import AttentionClassifier, ModelConfig, ModelOutput, 
 from fastattnerase.models.base import evaluating
 from fastattnerase.models.build import build_model
 from fastattnerase.models.mechanisms import Mechanism, document_noise
-from fastattnerase.models.packed import segment_softmax
+from fastattnerase.models.packed import segment_log_softmax, segment_softmax
 from fastattnerase.models.sequence import SequenceClassifier
+from fastattnerase.statistics.attention import entropy, js_divergence, kl_divergence
 from fastattnerase.studies.wen.workspace import FIX_ATTENTION, FIX_REPRESENTATION
 
 _BATCH_TOKENS = 32_768
@@ -40,29 +40,12 @@ class Outputs:
             for batch in batches_in_order(dataset, _BATCH_TOKENS):
                 with evaluating(model):
                     output = model(batch.to(model.classifier.weight.device))
-                every = log_softmax(output.scores, output.lengths).cpu()  # [T]
+                every = segment_log_softmax(output.scores, output.lengths).cpu()  # [T]
                 logs = torch.split(every, output.lengths.tolist())
                 probability = output.logits.softmax(1)[:, 1].tolist()
                 for key, log, p in zip(batch.ids.tolist(), logs, probability, strict=True):
                     self.log_weights[key] = log
                     self.probability[key] = p
-
-
-def log_softmax(scores: Tensor, lengths: Tensor) -> Tensor:
-    """Give the logarithm of the softmax within each sequence: `[T]`, `[B]` → `[T]`.
-
-    Finite wherever scores are, also where weights underflow.
-
-    Example:
-        >>> log_softmax(torch.tensor([0.0, -1000.0]), torch.tensor([2])).tolist()
-        [0.0, -1000.0]
-    """
-    if len(scores) == 0:
-        return scores
-    columns = torch.arange(int(lengths.max()), device=lengths.device)  # [N]
-    mask = columns < lengths[:, None]  # [B, N]
-    padded = scores.new_full(mask.shape, -torch.inf).masked_scatter(mask, scores)  # [B, N]
-    return padded.log_softmax(1)[mask]  # [T]
 
 
 # --- attention fixed -----------------------------------------------------------------------------
@@ -222,7 +205,7 @@ def adversary_objective(base: Outputs, strength: float, tvd: float = 0.5) -> Obj
         wanted = torch.tensor([base.probability[key] for key in keys]).to(output.logits)  # [B]
         other = torch.cat([base.log_weights[key] for key in keys]).to(output.scores)  # [T]
         difference = (output.logits.softmax(1)[:, 1] - wanted).abs()  # [B]
-        own = log_softmax(output.scores, output.lengths)  # [T]
+        own = segment_log_softmax(output.scores, output.lengths)  # [T]
         divergence = _sum_within(own.exp() * (own - other), output.lengths)  # [B]
         return tvd * difference - strength * divergence
 
@@ -267,20 +250,11 @@ def divergence(adversary: Outputs, base: Outputs, documents: Iterable[int]) -> D
     rows: list[list[float]] = []
     for key in documents:
         p, q = adversary.probability[key], base.probability[key]
-        a = adversary.log_weights[key].double().numpy()
-        b = base.log_weights[key].double().numpy()
-        outputs = [np.log(np.clip([1 - x, x], 1e-300, 1.0)) for x in (p, q)]
-        kl = float(np.sum(np.exp(a) * (a - b)))
-        rows.append([abs(p - q), _jsd(outputs[0], outputs[1]), _jsd(a, b), kl])
+        outputs = [torch.from_numpy(np.log(np.clip([1 - x, x], 1e-300, 1.0))) for x in (p, q)]
+        a, b = adversary.log_weights[key], base.log_weights[key]  # [n]
+        rows.append([abs(p - q), js_divergence(*outputs), js_divergence(a, b), kl_divergence(a, b)])
     means = np.mean(rows, axis=0)
     return Divergence(*(float(x) for x in means))
-
-
-def _jsd(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Jensen-Shannon divergence of two distributions given by their logarithms."""
-    middle = np.logaddexp(a, b) - np.log(2)
-    found = np.sum(np.exp(a) * (a - middle)) + np.sum(np.exp(b) * (b - middle))
-    return max(0.0, float(found) / 2)
 
 
 def attention_shape(outputs: Outputs, documents: Iterable[int]) -> dict[str, Any]:
@@ -291,10 +265,10 @@ def attention_shape(outputs: Outputs, documents: Iterable[int]) -> dict[str, Any
     """
     largest, share = [], []
     for key in documents:
-        log = outputs.log_weights[key].double()
+        log = outputs.log_weights[key].double()  # [n]
         largest.append(float(log.max().exp()))
         if len(log) > 1:
-            share.append(float(-(log.exp() * log).sum()) / float(np.log(len(log))))
+            share.append(entropy(log) / float(np.log(len(log))))
     return {
         "largest_weight": float(np.mean(largest)),
         "entropy_share": float(np.mean(share)) if share else None,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import fastattnerase as fae
-from fastattnerase.studies.serrano_smith.experiment import Chunk
+from fastattnerase.sources import Chunk
 
 NAN = float("nan")
 

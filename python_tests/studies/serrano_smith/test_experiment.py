@@ -15,14 +15,9 @@ from studies.serrano_smith.hand_made import HandMade, batch_of
 
 import fastattnerase as fae
 from fastattnerase.runs.rundir import RunError
+from fastattnerase.sources import Chunk
 from fastattnerase.studies.serrano_smith import experiment
-from fastattnerase.studies.serrano_smith.experiment import (
-    Chunk,
-    Config,
-    attention_weights,
-    measure,
-    random_items,
-)
+from fastattnerase.studies.serrano_smith.experiment import Config, measure, random_items
 
 FAST = Config(resamples=20, exhibits=3)
 
@@ -319,30 +314,6 @@ def test_several_heads_have_no_smallest_set(tmp_path: Path) -> None:
     assert [r["ranking"] for r in result.result["multi"]] == list(experiment.RANKINGS)
     assert result.result["multi"][1]["gap"]["median"]["value"] is None
     assert result.result["counts"]["smallest_set"]["known"] == 0
-
-
-@pytest.mark.parametrize(
-    ("scores", "weights", "expected"),
-    [
-        ([0.0, math.log(3.0), -math.inf], None, [0.25, 0.75, 0.0]),
-        ([1e4, 1e4, 0.0], None, [0.5, 0.5, 0.0]),
-        ([-math.inf] * 3, None, [0.0, 0.0, 0.0]),
-        (None, [1.0, 2.0, 1.0], [0.25, 0.5, 0.25]),
-        (None, [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]),
-    ],
-)
-def test_attention_weights(
-    scores: list[float] | None, weights: list[float] | None, expected: list[float]
-) -> None:
-    batch = fae.AttentionBatch(
-        torch.zeros(3, 1),
-        torch.tensor([0, 0, 3]),
-        scores=None if scores is None else torch.tensor(scores),
-        weights=None if weights is None else torch.tensor(weights),
-        head_weight=torch.ones(2, 1),
-        head_bias=torch.zeros(2),
-    )
-    np.testing.assert_allclose(attention_weights(batch), expected, rtol=1e-7)
 
 
 class TestRandomItems:

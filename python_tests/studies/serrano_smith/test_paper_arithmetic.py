@@ -11,8 +11,9 @@ import torch
 from studies.serrano_smith.hand_made import HandMade
 
 import fastattnerase as fae
+from fastattnerase.sources import Chunk
 from fastattnerase.studies.serrano_smith import experiment
-from fastattnerase.studies.serrano_smith.experiment import Chunk, Config, Result, measure
+from fastattnerase.studies.serrano_smith.experiment import Config, Result, measure
 
 FAST = Config(resamples=20, exhibits=0)
 

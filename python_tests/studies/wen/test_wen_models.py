@@ -21,7 +21,6 @@ from fastattnerase.studies.wen.models import (
     divergence,
     fixed_attention,
     fixed_representation,
-    log_softmax,
 )
 
 CONFIG = jain_wallace(embedding_size=8, hidden_size=4, seed=3)
@@ -45,13 +44,6 @@ def base(prepared: PreparedCorpus, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def weights_of(model: AttentionClassifier, dataset: Dataset) -> torch.Tensor:
     return torch.cat([model.eval()(collate([document])).weights.detach() for document in dataset])
-
-
-def test_log_softmax_where_weights_underflow() -> None:
-    scores = torch.tensor([0.0, -500.0, 3.0, 3.0])
-    logs = log_softmax(scores, torch.tensor([2, 0, 2]))
-    torch.testing.assert_close(logs, torch.tensor([0.0, -500.0, -np.log(2), -np.log(2)]).float())
-    assert len(log_softmax(torch.zeros(0), torch.tensor([0]))) == 0
 
 
 @pytest.mark.parametrize("reading", ["uniform", "trained", "random", "parameters"])

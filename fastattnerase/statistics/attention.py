@@ -1,0 +1,175 @@
+"""Weights of attention, and how concentrated distributions are and how far apart; float64, nats."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastattnerase.batch import AttentionBatch
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+# --- of all instances of a batch, one after another ----------------------------------------------
+
+
+def head_weights(batch: AttentionBatch) -> Floats:
+    """Compute the weight of every item in every attention head.
+
+    `a_i = exp(e_i − max e) / Σ_j exp(e_j − max e)` of scores, `w_i / Σ_j w_j` of weights, over the
+    items of an instance; 0 for a score of -inf and for an instance without any mass.
+
+    Args:
+        batch: `B` instances, `T` items, `H` heads.
+
+    Returns:
+        `[T, H]` float64; NaN in an instance with a score or weight that is not finite.
+
+    Example:
+        >>> import torch
+        >>> import fastattnerase as fae
+        >>> from fastattnerase.statistics.attention import head_weights
+        >>> head_weights(fae.AttentionBatch(
+        ...     torch.zeros(2, 1), torch.tensor([0, 2]), weights=torch.tensor([1.0, 3.0]),
+        ...     head_weight=torch.ones(2, 1))).tolist()
+        [[0.25], [0.75]]
+    """
+    given = batch.weights if batch.scores is None else batch.scores
+    assert given is not None  # a batch has one of the two
+    values = given.reshape(-1, batch.num_heads).cpu().double().numpy()  # [T, H]
+    lengths = batch.lengths.cpu().numpy()
+    instance = np.repeat(np.arange(len(lengths)), lengths)  # [T]
+    if batch.scores is not None:
+        highest = np.full((len(lengths), values.shape[1]), -np.inf)  # [B, H]
+        np.maximum.at(highest, instance, values)
+        # An instance whose scores are all -inf has no mass.
+        highest[~np.isfinite(highest)] = 0.0
+        with np.errstate(invalid="ignore", over="ignore"):
+            values = np.exp(values - highest[instance])
+    total = np.zeros((len(lengths), values.shape[1]))  # [B, H]
+    np.add.at(total, instance, values)
+    total[total == 0] = 1.0
+    with np.errstate(invalid="ignore"):
+        return np.asarray(values / total[instance])
+
+
+def attention_weights(batch: AttentionBatch) -> Floats:
+    """Compute the weight of every item, the mean over the attention heads: see `head_weights`.
+
+    Args:
+        batch: `B` instances, `T` items.
+
+    Returns:
+        `[T]` float64; sums to 1 over each instance that has mass in all heads.
+
+    Example:
+        >>> import torch
+        >>> import fastattnerase as fae
+        >>> from fastattnerase.statistics.attention import attention_weights
+        >>> attention_weights(fae.AttentionBatch(
+        ...     torch.zeros(2, 1), torch.tensor([0, 2]), weights=torch.tensor([1.0, 3.0]),
+        ...     head_weight=torch.ones(2, 1))).tolist()
+        [0.25, 0.75]
+    """
+    return np.asarray(head_weights(batch).mean(axis=1))
+
+
+def divergences_from_uniform(weights: Floats, offsets: Ints) -> tuple[Floats, Floats]:
+    """Measure how far attention is from uniform in each instance: `KL(a ‖ 1/n)`, `JS(a, 1/n)`.
+
+    Args:
+        weights: `[T]` float64, adding to 1 within each instance.
+        offsets: `[B + 1]` int64, where each instance begins, and the end of the last.
+
+    Returns:
+        Two times `[B]` float64, in nats; NaN for an instance without items.
+
+    Example:
+        >>> import numpy as np
+        >>> from fastattnerase.statistics.attention import divergences_from_uniform
+        >>> kl, js = divergences_from_uniform(np.array([1.0, 0.0]), np.array([0, 2]))
+        >>> round(float(kl[0]), 4), round(float(js[0]), 4)  # ln 2, ¾ ln 4/3
+        (0.6931, 0.2158)
+    """
+    n = np.diff(offsets)  # [B]
+    instance = np.repeat(np.arange(len(n)), n)  # [T]
+    even = 1 / n[instance]  # [T]
+    middle = (weights + even) / 2  # [T]
+
+    def total(terms: Floats) -> Floats:
+        sums = np.zeros(len(n))
+        np.add.at(sums, instance, terms)
+        return np.where(n > 0, sums, np.nan)
+
+    def times_log(of: Floats, to: Floats) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.where(of == 0, 0.0, of * np.log(of / to)))
+
+    kl = total(times_log(weights, even))
+    js = total(times_log(weights, middle) + times_log(even, middle)) / 2
+    return np.maximum(kl, 0), np.maximum(js, 0)  # NaN stays
+
+
+# --- of one distribution, by its logarithms, which are finite where weights underflow ------------
+
+
+def entropy(log_p: Tensor) -> float:
+    """Compute the entropy `−Σ p ln p` of a distribution with positive probabilities.
+
+    Args:
+        log_p: `[n]`, any float type, finite.
+
+    Returns:
+        The entropy in nats, from 0 to `ln n`.
+
+    Example:
+        >>> import torch
+        >>> from fastattnerase.statistics.attention import entropy
+        >>> round(entropy(torch.tensor([0.5, 0.5]).log()), 4)
+        0.6931
+    """
+    log_p = log_p.double()  # [n]
+    return float(-(log_p.exp() * log_p).sum())
+
+
+def kl_divergence(log_p: Tensor, log_q: Tensor) -> float:
+    """Compute `KL(p ‖ q) = Σ p (ln p − ln q)` of two distributions.
+
+    Args:
+        log_p, log_q: `[n]`, any float type, finite.
+
+    Returns:
+        The divergence in nats, not clipped: rounding may leave it just below 0.
+
+    Example:
+        >>> import torch
+        >>> from fastattnerase.statistics.attention import kl_divergence
+        >>> p, q = torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75])
+        >>> round(kl_divergence(p.log(), q.log()), 4)  # ½ ln 2 + ½ ln ⅔
+        0.1438
+    """
+    p, q = log_p.double().numpy(), log_q.double().numpy()  # [n]
+    return float(np.sum(np.exp(p) * (p - q)))
+
+
+def js_divergence(log_p: Tensor, log_q: Tensor) -> float:
+    """Compute `½ KL(p ‖ m) + ½ KL(q ‖ m)`, `m = (p + q) / 2`, of two distributions.
+
+    Args:
+        log_p, log_q: `[n]`, any float type, finite.
+
+    Returns:
+        The divergence in nats, from 0 to `ln 2`.
+
+    Example:
+        >>> import torch
+        >>> from fastattnerase.statistics.attention import js_divergence
+        >>> js_divergence(torch.tensor([0.0, -900.0]), torch.tensor([-900.0, 0.0]))
+        0.6931471805599453
+    """
+    p, q = log_p.double().numpy(), log_q.double().numpy()  # [n]
+    middle = np.logaddexp(p, q) - np.log(2)  # [n]
+    found = np.sum(np.exp(p) * (p - middle)) + np.sum(np.exp(q) * (q - middle))
+    return max(0.0, float(found) / 2)
