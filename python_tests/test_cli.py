@@ -423,7 +423,7 @@ class TestMistakes:
         line = one_line(
             "train", "--train", train, "--test", test, *COLUMNS, "--out", tmp_path / "m"
         )
-        assert "'cross' is unknown" in line
+        assert "given label 'cross'" in line
 
     def test_unknown_parts(self, tmp_path: Path) -> None:
         data = write(tmp_path / "x.csv", reviews())

@@ -75,9 +75,9 @@ def test_train_and_erase(
     ("arguments", "message"),
     [
         (("--training", "fast"), "--training is 'fast'; serrano-smith or jain-wallace is needed"),
-        (("--mechanism", "max"), "unknown attention function 'max'; known: gumbel, softmax"),
-        (("--attention", "loud"), "unknown attention mechanism 'loud'; known: additive, deep, dot"),
-        (("--head", "tree"), "head: got 'tree'; softmax or sigmoid is needed"),
+        (("--mechanism", "max"), "mechanism: given 'max', needed gumbel, softmax"),
+        (("--attention", "loud"), "attention: given 'loud', needed additive, deep, dot"),
+        (("--head", "tree"), "head: given 'tree', needed softmax or sigmoid"),
     ],
 )
 def test_unknown_names(

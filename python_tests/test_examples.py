@@ -10,7 +10,7 @@ import pytest
 
 import fastattnerase
 
-FILES = ("sources",)
+FILES = ("extras", "fields", "sources")
 PARTS = ("cli", "data", "mi", "models", "runs", "statistics", "studies")
 MODULES = [
     module.name

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from fastattnerase.data.errors import DataError
+from fastattnerase.fields import wrong_choices
 
 
 @dataclass(frozen=True)
@@ -19,38 +20,41 @@ class DataConfig:
     reading.
 
     Attributes:
-        path: one file with all rows.
-        train: a file of training rows.
-        dev: a file of development rows.
-        test: a file of test rows.
-        reader: a registered reader's name; None chooses by the file's extension.
-        text_column: the column of the texts.
-        label_column: the column of the labels.
-        split_column: the column that says train, dev (or val, valid, validation) or test.
-        fractions: shares of train, dev and test among all rows, for drawn splits.
-        seed: of the draw.
-        classes: the labels to keep, in their order; rows with another label or none are left out
-            and counted. None keeps all labels, and refuses rows without one.
-        draw: `stratified`: by label, of exact size; `independent`: each row by a draw of its own,
-            with the shares as probabilities (Serrano & Smith 2019, code); `quota`: so many rows of
-            each class as `quota` says.
-        quota: with that draw, rows of each class in train, dev and test, at most; also of splits
-            that have files. Where a class has too few rows, drawn splits shrink alike. Test is
-            drawn first, then dev, then train, and a row that a length limit leaves out is replaced
-            by the next.
-        max_sentences: documents with more sentences are left out of `limited_splits`, and counted.
-        max_sentence_tokens: so are documents with a longer sentence.
-        limited_splits: the splits in which those two limits hold.
-        sentences: where sentences end: `rules` (spaCy's rule-based sentencizer, nothing to
+        path: File with all rows: CSV, TSV, JSON lines or Parquet, also compressed (`.gz`, `.xz`,
+            `.zst`).
+        train: File of training rows, instead of one with all rows.
+        dev: File of development rows; they are drawn from the training rows where it is not given.
+        test: File of test rows; they are drawn from the training rows where it is not given.
+        reader: Name of a registered reader; by default the file's extension chooses.
+        text_column: Column of the texts.
+        label_column: Column of the labels.
+        split_column: Column that says train, dev (or val, valid, validation) or test.
+        fractions: Shares of train, dev and test among all rows, for splits that are drawn.
+        seed: Seed of the splits that are drawn.
+        classes: Labels to keep, in their order; rows with another label or none are left out and
+            counted. By default all labels are kept, and rows without one are refused.
+        draw: How splits are drawn: `stratified`, by label, of exact size; `independent`, each row
+            by a draw of its own, with the shares as probabilities (Serrano & Smith 2019, code);
+            `quota`, so many rows of each class as `quota` says.
+        quota: Largest numbers of rows of each class in train, dev and test, also of splits that
+            have files. Where a class has too few rows, drawn splits shrink alike. Test is drawn
+            first, then dev, then train, and a row that a length limit leaves out is replaced by the
+            next.
+        max_sentences: Documents with more sentences are left out of `limited_splits`, and counted.
+        max_sentence_tokens: Documents with a longer sentence are left out of `limited_splits`, and
+            counted.
+        limited_splits: Splits in which those two limits hold.
+        sentences: Where sentences end: `rules` (spaCy's rule-based sentencizer, nothing to
             download), or the name or folder of an installed spaCy pipeline that finds them, such as
             `en_core_web_sm` (the published code's); or `spaces`: the text is one sentence whose
             words white space separates.
-        min_count: a word of the vocabulary occurs at least so often in train and dev.
-        max_tokens: longer documents are cut there, and counted; None keeps all.
-        lower_case: words are compared in lower case.
-        line_breaks: HTML line breaks (`<br />`) are white space.
-        vectors: a file of word vectors in GloVe's text format; None starts from random ones.
-        unit_vectors: scale each word vector to length 1.
+        min_count: Words that occur less often than this in train and dev are unknown words.
+        max_tokens: Longer documents are cut after so many words, and counted; by default none is.
+        lower_case: Whether words are compared in lower case.
+        line_breaks: Whether HTML line breaks (`<br />`) are white space.
+        vectors: File of word vectors in GloVe's text format; by default embeddings start from
+            random numbers.
+        unit_vectors: Whether each word vector is scaled to length 1.
     """
 
     path: str | None = None
@@ -86,37 +90,49 @@ class DataConfig:
             all(0 <= share <= 1 for share in self.fractions) and self.fractions[0] > 0
         ):
             raise DataError(
-                f"fractions: got {self.fractions}; three shares of train, dev and test are needed, "
+                f"fractions: given {self.fractions}, needed three shares of train, dev and test, "
                 "none negative, that of train positive"
             )
         if abs(sum(self.fractions) - 1) > 1e-6:
-            raise DataError(f"fractions: {self.fractions} add to {sum(self.fractions)}, not to 1")
+            raise DataError(
+                f"fractions: given {self.fractions}, which add to {sum(self.fractions)}, needed "
+                "shares that add to 1"
+            )
         if not 0 <= self.seed < 2**63:
-            raise DataError(f"seed: got {self.seed}; 0 to 2**63 - 1 is needed")
+            raise DataError(f"seed: given {self.seed}, needed 0 to 2**63 - 1")
         if self.min_count < 1:
-            raise DataError(f"min_count: got {self.min_count}; at least 1 is needed")
+            raise DataError(f"min_count: given {self.min_count}, needed at least 1")
         for name in ("max_tokens", "max_sentences", "max_sentence_tokens"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise DataError(f"{name}: got {value}; at least 1, or None, is needed")
+                raise DataError(f"{name}: given {value}, needed at least 1, or None")
         if self.classes is not None and len(set(self.classes)) < max(2, len(self.classes)):
-            raise DataError(f"classes: got {self.classes}; at least two distinct labels are needed")
-        if self.draw not in ("stratified", "independent", "quota"):
-            raise DataError(f"draw: got {self.draw!r}; stratified, independent or quota is needed")
+            raise DataError(f"classes: given {self.classes}, needed at least two distinct labels")
+        for problem in wrong_choices(self):
+            raise DataError(problem)
         if (self.draw == "quota") != (self.quota is not None):
-            raise DataError("quota: goes with draw='quota', and that draw needs it")
+            given = "none" if self.quota is None else str(self.quota)
+            raise DataError(
+                f"quota: given {given} with draw {self.draw!r}, needed with draw 'quota' and only "
+                "with it"
+            )
         if self.quota is not None and (len(self.quota) != 3 or min(self.quota) < 0):
             raise DataError(
-                f"quota: got {self.quota}; three numbers of rows of each class in train, dev and "
-                "test are needed, none negative"
+                f"quota: given {self.quota}, needed three numbers of rows of each class, in train, "
+                "dev and test, none negative"
             )
         unknown = sorted(set(self.limited_splits) - {"train", "dev", "test"})
         if unknown:
-            raise DataError(f"limited_splits: got {unknown}; of train, dev and test are needed")
+            raise DataError(f"limited_splits: given {unknown}, needed some of train, dev and test")
         if self.path is not None and (self.train or self.dev or self.test):
-            raise DataError("path: give either one file as path or files as train, dev and test")
+            files = [name for name in ("train", "dev", "test") if getattr(self, name)]
+            raise DataError(
+                f"path: given with {' and '.join(files)}, needed alone: it has all rows"
+            )
         if self.split_column is not None and self.train is not None:
-            raise DataError("split_column: goes with one file as path, not with separate files")
+            raise DataError(
+                "split_column: given with separate files, needed with one file that has all rows"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Give the configuration as a dictionary for JSON."""

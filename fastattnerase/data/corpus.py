@@ -143,8 +143,8 @@ def find_classes(train_labels: Iterable[str], config: DataConfig) -> list[str]:
     classes = _sort_labels(set(train_labels))
     if len(classes) == 1:
         raise DataError(
-            f"{_source(config)}: all training rows have the label {classes[0]!r} in column "
-            f"{config.label_column!r}; at least two classes are needed"
+            f"{_source(config)}: given only rows with the label {classes[0]!r} in column "
+            f"{config.label_column!r}, needed at least two classes"
         )
     return classes
 
@@ -242,7 +242,9 @@ def _rows(config: DataConfig) -> Iterator[Row]:
     path = config.path
     if path is None:
         if config.reader != "sentiment_sentences":
-            raise DataError("path: no file given; one as path, or files as train, dev and test")
+            raise DataError(
+                "path: given no file, needed one as path, or files as train, dev and test"
+            )
         path = str(_DEMO_FOLDER)
     yield from _read(path, *columns, config.split_column, "train", 0, config.classes)
 
@@ -266,15 +268,15 @@ def _read(
             text = ""
         if not isinstance(text, str):
             raise DataError(
-                f"{where}: column {text_column!r} holds {text!r} ({type(text).__name__}); text is "
-                "needed"
+                f"{where}: given {text!r} ({type(text).__name__}) in column {text_column!r}, "
+                "needed text"
             )
         label = "" if label_column is None else _label(values[label_column])
         for column, content in ((text_column, text), (label_column, label)):
             if found := _SURROGATE.search(content):
                 raise DataError(
-                    f"{where}: column {column!r} holds {found[0]!r}, half of a surrogate pair, at "
-                    f"character {found.start() + 1}, which is no character; text is needed"
+                    f"{where}: given {found[0]!r} in column {column!r}, half of a surrogate pair, "
+                    f"at character {found.start() + 1}, which is no character, needed text"
                 )
         if not label and label_column is not None and classes is None and text.strip():
             raise DataError(f"{where}: no label in column {label_column!r}")
@@ -282,8 +284,8 @@ def _read(
             name = str(values[split_column]).strip().lower()
             if name not in _SPLIT_NAMES:
                 raise DataError(
-                    f"{where}: column {split_column!r} holds {values[split_column]!r}; one of "
-                    f"{', '.join(_SPLIT_NAMES)} is needed"
+                    f"{where}: given {values[split_column]!r} in column {split_column!r}, needed "
+                    f"one of {', '.join(_SPLIT_NAMES)}"
                 )
             split = _SPLIT_NAMES[name]
         yield Row(start + number - 1, text, label, split, where)
@@ -317,7 +319,7 @@ def _drop(
 def _example(row: Row, classes: Sequence[str]) -> Example:
     if row.label not in classes:
         raise DataError(
-            f"{row.where}: label {row.label!r} is unknown; the classes of the training rows are "
+            f"{row.where}: given label {row.label!r}, needed one of the training rows' classes, "
             f"{', '.join(map(repr, classes))}"
         )
     return Example(row.id, row.text, classes.index(row.label))

@@ -78,7 +78,7 @@ def _require_file(path: Path) -> None:
     if not path.exists():
         raise DataError(f"{path}: no such file")
     if path.is_dir():
-        raise DataError(f"{path} is a folder; a file is needed")
+        raise DataError(f"{path}: given a folder, needed a file")
 
 
 def _describe_bad_byte(path: Path) -> str:
@@ -157,8 +157,8 @@ def stream_json(path: Path) -> Iterator[dict[str, Any]]:
                     if not ended:
                         break  # the object goes on in the next chunk
                     raise DataError(
-                        f"{path}, after {count} objects, is not JSON ({error.msg}); an array of "
-                        "objects, or one object a line, is needed"
+                        f"{path}, after {count} objects: given what is not JSON ({error.msg}), "
+                        "needed an array of objects, or one object a line"
                     ) from error
                 except (ValueError, RecursionError) as error:  # huge integers, deep nesting
                     raise DataError(
@@ -166,8 +166,8 @@ def stream_json(path: Path) -> Iterator[dict[str, Any]]:
                     ) from error
                 if not isinstance(value, dict):
                     raise DataError(
-                        f"{path}, after {count} objects, holds a JSON {type(value).__name__}; "
-                        "objects are needed"
+                        f"{path}, after {count} objects: given a JSON {type(value).__name__}, "
+                        "needed objects"
                     )
                 count += 1
                 yield value

@@ -255,7 +255,7 @@ class _Preparation:
     ) -> None:
         for name, value in (("shard_documents", shard_documents), ("workers", workers)):
             if value < 1:
-                raise DataError(f"{name}: got {value}; at least 1 is needed")
+                raise DataError(f"{name}: given {value}, needed at least 1")
         self.workers = workers
         self.config = config
         self.folder = folder
@@ -293,8 +293,8 @@ class _Preparation:
         )
         if unknown:
             raise DataError(
-                f"labels {', '.join(map(repr, unknown))} of dev or test rows are unknown; the "
-                f"classes of the training rows are {', '.join(map(repr, classes))}"
+                f"dev and test rows: given labels {', '.join(map(repr, unknown))}, needed the "
+                f"training rows' classes, {', '.join(map(repr, classes))}"
             )
         self._tokenise(rows.ids[drawn >= 0])
         self._finish(rows, drawn, classes)

@@ -73,8 +73,8 @@ def read_vectors(
             word = " ".join(fields[:-width]) if width else ""
             if not word:
                 raise DataError(
-                    f"{path}, line {number}: {len(fields)} fields; a word and "
-                    f"{width or 'its'} numbers are needed"
+                    f"{path}, line {number}: given {len(fields)} fields, needed a word and "
+                    f"{width or 'its'} numbers"
                 )
             index = wanted.get(word)
             if index is None or index in rows:

@@ -35,7 +35,7 @@ class Vocabulary:
         self._index = {word: index for index, word in enumerate(self.words, start=1)}
         if len(self._index) != len(self.words):
             twice = next(word for word, count in Counter(self.words).items() if count > 1)
-            raise DataError(f"words: {twice!r} occurs twice; distinct words are needed")
+            raise DataError(f"words: given {twice!r} twice, needed distinct words")
 
     @classmethod
     def build(

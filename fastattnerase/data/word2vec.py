@@ -51,7 +51,7 @@ class Word2VecConfig:
     def __post_init__(self) -> None:
         for name in ("size", "window", "negative", "iterations", "workers"):
             if getattr(self, name) < 1:
-                raise DataError(f"{name}: got {getattr(self, name)}; at least 1 is needed")
+                raise DataError(f"{name}: given {getattr(self, name)}, needed at least 1")
 
     def to_dict(self) -> dict[str, Any]:
         """Give the configuration as a dictionary for JSON."""
@@ -146,7 +146,7 @@ def _train(prepared: PreparedCorpus, config: Word2VecConfig) -> Tensor:
     with needs("word2vec"):
         from gensim.models import Word2Vec
     if not len(prepared.train.sizes.words) or not prepared.train.sizes.words.sum():
-        raise DataError("prepared: no words to train vectors on")
+        raise DataError("prepared: given no words, needed some to train vectors on")
     model = Word2Vec(
         sentences=_Sentences((prepared.train, prepared.dev)),
         vector_size=config.size,

@@ -24,7 +24,7 @@ class Attention(nn.Module, ABC):
         """Score items: `[T, D]` float32 → `[T]` float32."""
 
 
-ATTENTIONS: Registry[Callable[[int, ModelConfig], Attention]] = Registry("attention mechanism")
+ATTENTIONS: Registry[Callable[[int, ModelConfig], Attention]] = Registry("attention")
 
 
 @ATTENTIONS.register("additive")

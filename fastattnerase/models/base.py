@@ -118,11 +118,11 @@ class AttentionClassifier(nn.Module, ABC):
     ) -> None:
         super().__init__()
         if num_classes < 2:
-            raise ModelError(f"num_classes: got {num_classes}; at least 2 is needed")
+            raise ModelError(f"num_classes: given {num_classes}, needed at least 2")
         shape = (vocabulary_size, config.embedding_size)
         if embeddings is not None and embeddings.shape != shape:
             raise ModelError(
-                f"embeddings: got shape {list(embeddings.shape)}; {list(shape)} needed"
+                f"embeddings: given shape {list(embeddings.shape)}, needed {list(shape)}"
             )
         self.config = config
         self.num_classes = num_classes
@@ -139,7 +139,7 @@ class AttentionClassifier(nn.Module, ABC):
         self.output_dropout = nn.Dropout(config.dropout_output)
         if config.head == "sigmoid" and num_classes != 2:
             raise ModelError(
-                f"head: sigmoid is for 2 classes, but there are {num_classes}; softmax is needed"
+                f"head: given sigmoid with {num_classes} classes, needed softmax, or 2 classes"
             )
         outputs = 1 if config.head == "sigmoid" else num_classes
         self.classifier = nn.Linear(self._build_layers(), outputs)
@@ -258,5 +258,5 @@ class AttentionClassifier(nn.Module, ABC):
 
 
 KINDS: Registry[Callable[[ModelConfig, int, int, Tensor | None], AttentionClassifier]] = Registry(
-    "kind of model"
+    "kind"
 )

@@ -79,7 +79,7 @@ class Checkpoint:
             return None
         values = read_json(path)
         if values.get("format") != _FORMAT:
-            raise ModelError(f"{path} has format {values.get('format')!r}; {_FORMAT} is needed")
+            raise ModelError(f"{path}: given format {values.get('format')!r}, needed {_FORMAT}")
         try:
             identity = dict(values["identity"])
             state = State(

@@ -7,17 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
+from fastattnerase.fields import wrong_choices
 from fastattnerase.models.errors import ModelError
 
 _LARGEST = 65_536  # width or depth: more is a slip of the pen, and no memory holds it
-_CHOICES = {
-    "activation": ("tanh", "relu"),
-    "gumbel_noise": ("fresh", "shared"),
-    "gumbel_evaluation": ("off", "on"),
-    "head": ("softmax", "sigmoid"),
-    "dropout_style": ("paper", "code"),
-    "initialisation": ("plain", "code"),
-}
 
 
 @dataclass(frozen=True)
@@ -28,35 +21,45 @@ class ModelConfig:
     their IMDB models. Where paper and code differ, the paper's reading is the default.
 
     Attributes:
-        kind: `flan`, one attention layer over words; `han`, words to sentences to the document;
-            `sequence`, as flan but with start and end markers that only the encoder reads.
-        encoder: `rnn` (bidirectional GRU), `bilstm`, `conv` (filters of width 3 and 5), `cnn` (of
-            width 1, 3, 5, 7 and 15), `mlp` (a layer on each word) or `noenc` (none).
-        attention: how items are scored: `additive`, `deep` (layers of ReLU), `dot` (a learned
+        kind: Kind of model: `flan`, one attention layer over words; `han`, from words to sentences
+            to the document; `sequence`, as `flan`, but with start and end markers that only the
+            encoder reads.
+        encoder: Encoder: `rnn` (bidirectional GRU), `bilstm`, `conv` (filters of width 3 and 5),
+            `cnn` (filters of width 1, 3, 5, 7 and 15), `mlp` (a layer on each word) or `noenc`
+            (none).
+        attention: How items are scored: `additive`, `deep` (layers of ReLU), `dot` (a learned
             vector) or `uniform` (all alike).
-        mechanism: from scores to weights: `softmax`, `gumbel` (softmax with noise) or `sparsemax`.
-        embedding_size: width of the word embeddings; that of the pre-trained vectors where given.
-        hidden_size: units a direction (rnn, bilstm), filters a width (conv, cnn), units (mlp).
-        attention_size: width of the attention's hidden layers; None: the encoder's output width.
-        attention_depth: layers of deep attention after its first, the scoring one included.
-        attention_scaled: dot attention divides scores by the square root of the encoder's width.
-        activation: of the mlp encoder: `tanh`, or `relu`.
-        temperature: of Gumbel-softmax.
-        gumbel_noise: in training, `fresh` in every step or `shared`: a document keeps its own.
-        gumbel_evaluation: whether the noise is `on` or `off` when the model is applied.
-        gumbel_hard: all weight on the largest item, with the soft weights' gradient.
-        head: `softmax`, a logit for each class; or `sigmoid`, one logit for two classes.
-        dropout_embedding: dropout on the word embeddings.
-        dropout_sentence: dropout on the sentence vectors (han).
-        dropout_output: dropout in the classification layer.
-        dropout_style: `paper` drops features of the document vector, `code` drops class logits.
-        conv_dropout: dropout on the input of a conv encoder, on top of the others.
-        embedding_max_norm: word vectors that are longer are scaled to this length whenever they are
-            looked up; None leaves them.
-        initialisation: `plain`: Xavier-uniform input and orthogonal recurrent weights of the GRU,
-            biases zero; `code`: the same, but the second quarter of its recurrent biases is 1, as
-            an LSTM's rule made it.
-        seed: of the initial parameters.
+        embedding_size: Width of the word embeddings; that of the word vectors where these are
+            given.
+        hidden_size: Units of each direction of `rnn` and `bilstm`, filters of each width of `conv`
+            and `cnn`, or units of `mlp`.
+        attention_size: Width of the attention's hidden layers; by default that of the encoder's
+            output.
+        attention_depth: Layers of deep attention after its first, the scoring one included.
+        attention_scaled: Whether dot attention divides scores by the square root of the encoder's
+            width.
+        activation: Activation of the `mlp` encoder: `tanh` or `relu`.
+        mechanism: From scores to weights: `softmax`, `gumbel` (softmax with noise) or `sparsemax`.
+        temperature: Temperature of Gumbel-softmax.
+        gumbel_noise: Gumbel noise in training: `fresh` in every step, or `shared`: each document
+            keeps its own.
+        gumbel_evaluation: Gumbel noise when the model is applied: `off` or `on`.
+        gumbel_hard: Whether the largest item gets all weight, with the gradient of the soft
+            weights (straight-through estimator).
+        head: Output layer: `softmax`, a logit for each class; or, for two classes, `sigmoid`, one
+            logit.
+        dropout_embedding: Dropout rate of the word embeddings.
+        dropout_sentence: Dropout rate of the sentence vectors of `han`.
+        dropout_output: Dropout rate in the classification layer.
+        dropout_style: What output dropout drops: features of the document vector (`paper`) or
+            class logits (`code`).
+        conv_dropout: Dropout rate of a `conv` or `cnn` encoder's input, on top of the others.
+        embedding_max_norm: Word vectors longer than this are scaled to it whenever they are looked
+            up; by default they are left as they are.
+        initialisation: Initial parameters: `plain`, Xavier-uniform input and orthogonal recurrent
+            weights of the GRU, biases zero; `code`, the same, but the second quarter of its
+            recurrent biases is 1, as an LSTM's rule made it.
+        seed: Seed of the initial parameters.
     """
 
     kind: str = "flan"
@@ -87,26 +90,21 @@ class ModelConfig:
         for name in ("embedding_size", "hidden_size", "attention_size", "attention_depth"):
             value = getattr(self, name)
             if value is not None and not 1 <= value <= _LARGEST:
-                raise ModelError(
-                    f"{name}: got {value}; at least 1, at most {_LARGEST:,}, is needed"
-                )
+                raise ModelError(f"{name}: given {value}, needed 1 to {_LARGEST:,}")
         if self.embedding_max_norm is not None and not self.embedding_max_norm > 0:
             raise ModelError(
-                f"embedding_max_norm: got {self.embedding_max_norm}; a positive number is needed, "
-                "or None"
+                f"embedding_max_norm: given {self.embedding_max_norm}, needed a positive number or "
+                "None"
             )
         for name in ("dropout_embedding", "dropout_sentence", "dropout_output", "conv_dropout"):
             if not 0 <= getattr(self, name) < 1:
-                raise ModelError(f"{name}: got {getattr(self, name)}; a share in [0, 1) is needed")
+                raise ModelError(f"{name}: given {getattr(self, name)}, needed a share in [0, 1)")
         if not 0 <= self.seed < 2**63:
-            raise ModelError(f"seed: got {self.seed}; 0 to 2**63 - 1 is needed")
+            raise ModelError(f"seed: given {self.seed}, needed 0 to 2**63 - 1")
         if not 0 < self.temperature < math.inf:
-            raise ModelError(f"temperature: got {self.temperature}; a positive number is needed")
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ModelError(
-                    f"{name}: got {getattr(self, name)!r}; {' or '.join(choices)} is needed"
-                )
+            raise ModelError(f"temperature: given {self.temperature}, needed a positive number")
+        for problem in wrong_choices(self):
+            raise ModelError(problem)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the configuration as a dictionary for JSON."""

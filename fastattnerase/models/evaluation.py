@@ -88,12 +88,12 @@ def evaluate(
 
 def require_labels(dataset: Dataset, name: str, num_classes: int) -> None:
     if not len(dataset):
-        raise ModelError(f"{name}: no documents; at least one is needed")
+        raise ModelError(f"{name}: given no documents, needed at least one")
     labels = dataset.sizes.labels
     wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if len(wrong):
         document = dataset[int(wrong[0])]
         raise ModelError(
-            f"{name}: document {document.id} has label {document.label}; 0 to {num_classes - 1} is "
-            "needed"
+            f"{name}: given document {document.id} with label {document.label}, needed 0 to "
+            f"{num_classes - 1}"
         )

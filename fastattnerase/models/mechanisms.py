@@ -40,7 +40,7 @@ class Mechanism(nn.Module, ABC):
         """
 
 
-MECHANISMS: Registry[Callable[[ModelConfig], Mechanism]] = Registry("attention function")
+MECHANISMS: Registry[Callable[[ModelConfig], Mechanism]] = Registry("mechanism")
 
 
 @MECHANISMS.register("softmax")

@@ -37,8 +37,8 @@ class Loss:
             if bool((counts == 0).any()):
                 missing = int((counts == 0).long().argmax())
                 raise ModelError(
-                    f"class_weights: balanced needs training documents of every class; there is "
-                    f"none of class {missing}"
+                    f"class_weights: given balanced and no training document of class {missing}, "
+                    "needed some of every class"
                 )
             self.weights = (counts[0] / counts).to(device)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
+from fastattnerase.fields import one_of
 from fastattnerase.models.errors import ModelError
 
 Part = TypeVar("Part")
@@ -14,7 +15,7 @@ class Registry(Mapping[str, Part]):
     """Parts by name.
 
     Args:
-        what: what the parts are, for messages.
+        what: what the parts are: the field of `ModelConfig` that names one.
 
     Example:
         >>> colours = Registry[type]("colour")
@@ -43,8 +44,8 @@ class Registry(Mapping[str, Part]):
         try:
             return self._parts[name]
         except KeyError:
-            known = ", ".join(sorted(self._parts))
-            raise ModelError(f"unknown {self.what} {name!r}; known: {known}") from None
+            known = one_of(sorted(self._parts))
+            raise ModelError(f"{self.what}: given {name!r}, needed {known}") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._parts

@@ -104,8 +104,8 @@ def load_model(directory: str | Path, *, device: torch.device | str = "cpu") -> 
     description = read_json(directory / _DESCRIPTION)
     if description.get("format") != _FORMAT:
         raise ModelError(
-            f"{directory / _DESCRIPTION} has format {description.get('format')!r}; this version "
-            f"reads format {_FORMAT}"
+            f"{directory / _DESCRIPTION}: given format {description.get('format')!r}, needed "
+            f"{_FORMAT}"
         )
     for name in ("model", "data", "metadata"):
         if not isinstance(description.get(name, {}), dict):

@@ -7,14 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
+from fastattnerase.fields import wrong_choices
 from fastattnerase.models.errors import ModelError
-
-_CHOICES = {
-    "batch_unit": ("document", "sentence"),
-    "selection": ("accuracy", "auc", "train_loss"),
-    "class_weights": ("none", "balanced"),
-    "loss": ("mean", "sum"),
-}
 
 
 @dataclass(frozen=True)
@@ -26,27 +20,30 @@ class TrainConfig:
     Smith 2019, code). `jain_wallace` gives the settings of Jain & Wallace.
 
     Attributes:
-        epochs: at most so many.
-        patience: stop after so many epochs without a better one.
-        selection: which epoch is better: by `accuracy` or `auc` (area under the ROC curve, two
+        epochs: Largest number of epochs.
+        patience: Training stops after so many epochs without a better one.
+        learning_rate: Adam's learning rate at the start. The published models, trained on hundreds
+            of thousands of texts, took 1e-4 to 4e-4; thousands of texts want more.
+        batch_size: Largest number of documents in a batch; the published models took 64.
+        batch_tokens: Largest product of a batch's documents and the words of its longest
+            `batch_unit`.
+        batch_unit: Whose words are counted for that: `document` or `sentence`; the published code's
+            hierarchical models count sentences.
+        clip_norm: Gradients are scaled down to this total norm; None leaves them.
+        clip_value: Each element of a gradient is clamped to this size; None leaves them.
+        lr_factor: The learning rate is multiplied by this after an epoch that is not better; 1
+            keeps it constant.
+        lr_patience: Epochs without a better one that go by before that.
+        seed: Seed of the batches and of dropout.
+        selection: Which epoch is better: by `accuracy` or `auc` (area under the ROC curve, two
             classes) on dev, or by the lowest `train_loss`.
-        first_epoch: earlier epochs are never kept.
-        learning_rate: Adam's, at the start.
-        batch_size: documents of a batch, at most.
-        batch_tokens: longest `batch_unit` times documents of a batch, at most.
-        batch_unit: `document` or `sentence`, whose words are counted; the code's hierarchical
-            models count sentences.
-        clip_norm: gradients are scaled to this total norm at most; None does not.
-        clip_value: each element of a gradient is clamped to this size; None does not.
-        lr_factor: the learning rate is multiplied by it; 1 keeps it constant.
-        lr_patience: epochs without a better one that go by before that.
-        amsgrad: Adam's second moment never falls (AMSGrad).
-        weight_decay: Adam's L2 penalty, on all parameters but attention's.
-        attention_weight_decay: on attention's.
-        class_weights: `none`, or `balanced`: a document of class c weighs `N_0 / N_c`, with `N_c`
-            the training documents of the class.
-        loss: over the documents of a batch, `mean` or `sum`.
-        seed: of the batches and of dropout.
+        first_epoch: Earlier epochs than this are never kept.
+        amsgrad: Whether Adam's second moment never falls (AMSGrad).
+        weight_decay: Adam's L2 penalty on all parameters but attention's.
+        attention_weight_decay: Adam's L2 penalty on attention's parameters.
+        class_weights: Weights of the classes: `none`, or `balanced`: a document of class c weighs
+            `N_0 / N_c`, with `N_c` the training documents of the class.
+        loss: How the losses of a batch's documents are joined: `mean` or `sum`.
     """
 
     epochs: int = 15
@@ -71,32 +68,29 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("epochs", "patience", "batch_size", "batch_tokens", "first_epoch"):
             if getattr(self, name) < 1:
-                raise ModelError(f"{name}: got {getattr(self, name)}; at least 1 is needed")
+                raise ModelError(f"{name}: given {getattr(self, name)}, needed at least 1")
         for name in ("learning_rate", "clip_norm", "clip_value"):
             value = getattr(self, name)
             if value is None and name != "learning_rate":
                 continue
             if value is None or not (value > 0 and math.isfinite(value)):
-                raise ModelError(f"{name}: got {value}; a positive number is needed")
+                raise ModelError(f"{name}: given {value}, needed a positive number")
         for name in ("weight_decay", "attention_weight_decay"):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
-                raise ModelError(f"{name}: got {value}; 0 or a positive number is needed")
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ModelError(
-                    f"{name}: got {getattr(self, name)!r}; {' or '.join(choices)} is needed"
-                )
+                raise ModelError(f"{name}: given {value}, needed 0 or a positive number")
+        for problem in wrong_choices(self):
+            raise ModelError(problem)
         if self.first_epoch > self.epochs:
             raise ModelError(
-                f"first_epoch: got {self.first_epoch}; at most epochs, {self.epochs}, is needed"
+                f"first_epoch: given {self.first_epoch}, needed at most epochs, {self.epochs}"
             )
         if not 0 < self.lr_factor <= 1:
-            raise ModelError(f"lr_factor: got {self.lr_factor}; a factor in (0, 1] is needed")
+            raise ModelError(f"lr_factor: given {self.lr_factor}, needed a factor in (0, 1]")
         if not 0 <= self.seed < 2**63:
-            raise ModelError(f"seed: got {self.seed}; 0 to 2**63 - 1 is needed")
+            raise ModelError(f"seed: given {self.seed}, needed 0 to 2**63 - 1")
         if self.lr_patience < 0:
-            raise ModelError(f"lr_patience: got {self.lr_patience}; at least 0 is needed")
+            raise ModelError(f"lr_patience: given {self.lr_patience}, needed at least 0")
 
     def to_dict(self) -> dict[str, Any]:
         """Give the configuration as a dictionary for JSON."""

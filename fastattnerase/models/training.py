@@ -102,8 +102,8 @@ def train(
     device = torch.device(device)
     if config.selection == "auc" and model.num_classes != 2:
         raise ModelError(
-            f"selection: auc is for 2 classes, but there are {model.num_classes}; accuracy or "
-            "train_loss is needed"
+            f"selection: given auc with {model.num_classes} classes, needed accuracy or "
+            "train_loss, or 2 classes"
         )
     model.to(device)
     identity = identity_of(model, train, dev, config, description or {})

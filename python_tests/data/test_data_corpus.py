@@ -122,7 +122,7 @@ def test_labels_of_numbers_are_written_alike(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([("a", "1"), ("b", "1")], r"all training rows have the label '1' in column 'label'"),
+        ([("a", "1"), ("b", "1")], r"given only rows with the label '1' in column 'label'"),
         ([], "no rows to train on"),
         ([("<br />", "1")], r"no rows to train on \(rows left out: {'empty_text': 1}\)"),
         ([("a", "1"), ("b", "")], r"a\.csv, row 2: no label in column 'label'"),
@@ -165,7 +165,7 @@ def test_unknown_label(tmp_path: Path, split: str) -> None:
     train = write_csv(tmp_path / "train.csv", many(5, 5))
     other = write_csv(tmp_path / f"{split}.csv", [("a", "0"), ("b", "7")])
     with pytest.raises(
-        DataError, match=rf"{split}\.csv, row 2: label '7' is unknown; the classes .* '0', '1'"
+        DataError, match=rf"{split}\.csv, row 2: given label '7', needed .* classes, '0', '1'"
     ):
         load_corpus(DataConfig(train=train, **{split: other}))  # type: ignore[arg-type]
 
@@ -173,18 +173,18 @@ def test_unknown_label(tmp_path: Path, split: str) -> None:
 def test_bad_cells(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "label": 1}\n{"text": "b \\ud800", "label": 1}\n')
-    with pytest.raises(DataError, match=r"row 2: column 'text' holds .* at character 3"):
+    with pytest.raises(DataError, match=r"row 2: given .* in column 'text', .* at character 3"):
         load_corpus(DataConfig(path=str(path)))
     path.write_text('{"text": "a", "label": "\\udfff"}\n')
-    with pytest.raises(DataError, match=r"row 1: column 'label' holds .* at character 1"):
+    with pytest.raises(DataError, match=r"row 1: given .* in column 'label', .* at character 1"):
         load_corpus(DataConfig(path=str(path)))
-    with pytest.raises(DataError, match=r"row 1: column 'label' holds"):
+    with pytest.raises(DataError, match=r"row 1: given .* in column 'label'"):
         load_examples(path, ["1"])
     path.write_text('{"text": 5, "label": 1, "split": "train"}\n')
-    with pytest.raises(DataError, match=r"row 1: column 'text' holds 5 \(int\); text is needed"):
+    with pytest.raises(DataError, match=r"row 1: given 5 \(int\) in column 'text', needed text"):
         load_corpus(DataConfig(path=str(path)))
     path.write_text('{"text": "a", "label": 1, "split": "later"}\n')
-    with pytest.raises(DataError, match=r"row 1: column 'split' holds 'later'; one of train"):
+    with pytest.raises(DataError, match=r"row 1: given 'later' in column 'split', needed one of train"):
         load_corpus(DataConfig(path=str(path), split_column="split"))
 
 
@@ -194,13 +194,16 @@ def test_bad_cells(tmp_path: Path) -> None:
         ({"fractions": (0.5, 0.6, 0.1)}, "fractions: .* add to 1.2"),
         ({"fractions": (0.0, 0.5, 0.5)}, "that of train positive"),
         ({"fractions": (0.5, 0.5)}, "three shares"),
-        ({"fractions": (float("nan"), 0.5, 0.5)}, "fractions: got .*three shares"),
-        ({"seed": 2**63}, "seed: got 9223372036854775808; 0 to"),
-        ({"seed": -1}, "seed: got -1"),
-        ({"min_count": 0}, "min_count: got 0"),
-        ({"max_tokens": 0}, "max_tokens: got 0"),
-        ({"path": "a.csv", "test": "b.csv"}, "either one file"),
-        ({"train": "a.csv", "split_column": "x"}, "split_column: goes with one file"),
+        ({"fractions": (float("nan"), 0.5, 0.5)}, "fractions: given .*three shares"),
+        ({"seed": 2**63}, "seed: given 9223372036854775808, needed 0 to"),
+        ({"seed": -1}, "seed: given -1"),
+        ({"min_count": 0}, "min_count: given 0"),
+        ({"max_tokens": 0}, "max_tokens: given 0"),
+        ({"path": "a.csv", "test": "b.csv"}, "path: given with test, needed alone"),
+        (
+            {"train": "a.csv", "split_column": "x"},
+            "split_column: given with separate files, needed with one file",
+        ),
     ],
 )
 def test_bad_configurations(values: dict[str, object], message: str) -> None:
@@ -209,7 +212,7 @@ def test_bad_configurations(values: dict[str, object], message: str) -> None:
 
 
 def test_no_file_at_all() -> None:
-    with pytest.raises(DataError, match="path: no file given"):
+    with pytest.raises(DataError, match="path: given no file"):
         load_corpus(DataConfig())
 
 
@@ -227,7 +230,7 @@ def test_examples_for_a_trained_model(tmp_path: Path) -> None:
     assert dropped == {"empty_text": 1}
     unlabelled, _ = load_examples(path, ["a", "b"], text_column="t", label_column=None)
     assert unlabelled == [Example(0, "x", -1), Example(2, "y", -1)]
-    with pytest.raises(DataError, match="row 1: label 'b' is unknown"):
+    with pytest.raises(DataError, match="row 1: given label 'b'"):
         load_examples(path, ["a"], text_column="t", label_column="l")
     empty = write_csv(tmp_path / "b.csv", [("", "b")])
     with pytest.raises(DataError, match=r"no texts \(rows left out: {'empty_text': 1}\)"):

@@ -55,8 +55,8 @@ def test_amazon_and_yelp_csv(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "is empty"),
-        ('"1"\n"2"\n', "row 1 has no text"),
+        ("", "given an empty file"),
+        ('"1"\n"2"\n', "row 1: given no text"),
         ('"1","a"\n"2","b","c","d"\n', "cannot be parsed"),
         ('"1","a\n', "cannot be parsed"),
     ],
@@ -130,9 +130,9 @@ def test_yahoo_xml_categories_outside_the_ten_are_counted(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("files", "given", "message"),
     [
-        ({}, "", "XML files of one name are needed.*found none"),
-        ({"a.xml": "", "b.xml": ""}, "", "found a.xml, b.xml"),
-        ({"a.xml.part1": "", "a.xml.part3": ""}, "", "parts 1, 2, ... of one file are needed"),
+        ({}, "", "given none, needed XML files of one name"),
+        ({"a.xml": "", "b.xml": ""}, "", "given a.xml, b.xml"),
+        ({"a.xml.part1": "", "a.xml.part3": ""}, "", "needed parts 1, 2, ... of one file"),
         ({"a.xml.part1": "", "a.xml.part1.gz": ""}, "a.xml.part1", "each once"),
         ({"a.xml": "<ystfeed><document>"}, "missing.xml", "no such file"),
         ({"a.xml": "<ystfeed><document></ystfeed>"}, "a.xml", "is not the XML of Yahoo L6"),
@@ -182,8 +182,8 @@ def test_json_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('[{"review": "a", "rating": 1}, {"review": ', "after 1 objects, is not JSON"),
-        ('[{"review": "a", "rating": 1}, 5]', "after 1 objects, holds a JSON int"),
+        ('[{"review": "a", "rating": 1}, {"review": ', "after 1 objects: given what is not JSON"),
+        ('[{"review": "a", "rating": 1}, 5]', "after 1 objects: given a JSON int"),
         ('{"review": "a", "rating": 1} {"a":' + "[" * 100_000, "after 1 objects, is JSON that"),
         (
             '[{"review": "a", "rating": 1' + "0" * 5000 + "}]",

@@ -136,17 +136,17 @@ def damaged_gzip() -> bytes:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", b"", "is empty; a header line"),
+        ("a.csv", b"", "given an empty file, needed a header line"),
         ("a.csv", b"text,label\na,1\nb,2,3\n", "cannot be parsed.*line 3"),
         ("a.csv", b"txt,lab\na,1\n", r"no column 'text', 'label'; its columns are 'txt', 'lab'"),
         ("a.csv", b"text,lab\n", r"no column 'label'; its columns are 'text', 'lab'"),
         ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": "b"}\n', r"line 2 has no column 'label'"),
-        ("a.jsonl", b'{"text": \n', "line 1 is not JSON"),
-        ("a.jsonl", b"[1]\n", "line 1 holds a JSON list"),
+        ("a.jsonl", b'{"text": \n', "line 1: given no JSON"),
+        ("a.jsonl", b"[1]\n", "line 1: given a JSON list"),
         ("a.parquet", b"no parquet", "cannot be read as Parquet"),
         ("a.parquet.gz", b"", "compresses inside"),
-        ("a.docx", b"", r"unknown file type '.docx'; known: .*\.csv.*\.parquet"),
-        ("noextension", b"", r"unknown file type '\(no extension\)'"),
+        ("a.docx", b"", r"given file type '.docx', needed one of .*\.csv.*\.parquet"),
+        ("noextension", b"", r"given file type '\(no extension\)'"),
         ("a.csv.xz", b"no xz", r"a\.csv\.xz cannot be read"),
         ("a.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:-12], r"a\.csv\.gz cannot be read"),
         ("a.csv.gz", damaged_gzip(), r"a\.csv\.gz cannot be read: Error -3"),
@@ -187,12 +187,12 @@ def test_missing_file(tmp_path: Path, name: str) -> None:
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").mkdir()
-    with pytest.raises(DataError, match="is a folder"):
+    with pytest.raises(DataError, match="given a folder"):
         read(tmp_path / "a.csv", "text")
 
 
 def test_unknown_reader_and_taken_names() -> None:
-    with pytest.raises(DataError, match=r"unknown reader 'xml'; known: .*\bcsv, .*jsonl"):
+    with pytest.raises(DataError, match=r"reader: given 'xml', needed one of .*\bcsv, .*jsonl"):
         find_reader(Path("a"), "xml")
     with pytest.raises(ValueError, match="'csv' is registered already"):
         register_reader("csv")(READERS["csv"])
@@ -234,6 +234,6 @@ def test_a_wanted_column_twice_in_the_header(tmp_path: Path) -> None:
         separator = "," if name.endswith("csv") else "\t"
         path.write_text(header + separator.join("xyz") + "\n", encoding="utf-8")
         reader = find_reader(path)
-        with pytest.raises(DataError, match="has several columns 'text'; distinct names are need"):
+        with pytest.raises(DataError, match="given several columns 'text', needed distinct names"):
             list(reader(path, ("text", "label")))
         assert list(reader(path, ("label",))) == [{"label": "y"}]

@@ -143,7 +143,7 @@ def test_processes_change_nothing(tmp_path: Path) -> None:
     config = DataConfig(path=path, seed=5, **CONFIGS["limits"])
     disk = prepare_stored(config, tmp_path / "disk", shard_documents=8, workers=2)
     require_same(disk, prepare(load_corpus(config), config))
-    with pytest.raises(DataError, match="workers: got 0"):
+    with pytest.raises(DataError, match="workers: given 0"):
         prepare_stored(config, tmp_path / "other", workers=0)
 
 

@@ -86,7 +86,7 @@ def test_vocabulary_survives_json() -> None:
     vocabulary = Vocabulary(["a", "\u2028", "B"], lower_case=False)
     again = Vocabulary.from_dict(json.loads(json.dumps(vocabulary.to_dict())))
     assert (again.words, again.lower_case) == (vocabulary.words, False)
-    with pytest.raises(DataError, match="words: 'a' occurs twice"):
+    with pytest.raises(DataError, match="words: given 'a' twice"):
         Vocabulary(["a", "b", "a"])
 
 
@@ -124,7 +124,7 @@ def test_unit_vectors_and_word2vec_header(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"film 1 2\nthe 1\n", "line 2: 2 fields; a word and 2 numbers"),
+        (b"film 1 2\nthe 1\n", "line 2: given 2 fields, needed a word and 2 numbers"),
         (b"film 1 x\n", "line 1: could not convert"),
         (b"other 1 2\n", "has a vector for none of the 1 known words"),
         (b"", "has a vector for none of the 1 known words"),

@@ -92,7 +92,7 @@ def test_vectors_are_kept_for_the_same_words_and_settings_only(
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(DataError, match="window: got 0"):
+    with pytest.raises(DataError, match="window: given 0"):
         Word2VecConfig(window=0)
     with pytest.raises(DataError, match="unknown 'speed'"):
         Word2VecConfig.from_dict({"speed": 1})

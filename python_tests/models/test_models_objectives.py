@@ -177,11 +177,11 @@ def test_auc_by_hand() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"selection": "f1"}, "selection: got 'f1'; accuracy or auc or train_loss is needed"),
-        ({"weight_decay": -1.0}, "weight_decay: got -1.0; 0 or a positive number is needed"),
-        ({"class_weights": "even"}, "class_weights: got 'even'"),
-        ({"loss": "max"}, "loss: got 'max'; mean or sum is needed"),
-        ({"first_epoch": 3, "epochs": 2}, "first_epoch: got 3; at most epochs, 2, is needed"),
+        ({"selection": "f1"}, "selection: given 'f1', needed accuracy, auc or train_loss"),
+        ({"weight_decay": -1.0}, "weight_decay: given -1.0, needed 0 or a positive number"),
+        ({"class_weights": "even"}, "class_weights: given 'even'"),
+        ({"loss": "max"}, "loss: given 'max', needed mean or sum"),
+        ({"first_epoch": 3, "epochs": 2}, "first_epoch: given 3, needed at most epochs, 2"),
     ],
 )
 def test_bad_settings(values: dict[str, object], message: str) -> None:
@@ -194,7 +194,7 @@ def test_what_the_data_must_have(
 ) -> None:
     data = make_dataset(10)
     three = build_model(replace(SMALL, head="softmax"), vocabulary, 3)
-    with pytest.raises(ModelError, match="auc is for 2 classes, but there are 3"):
+    with pytest.raises(ModelError, match="auc with 3 classes, needed accuracy or train_loss"):
         train(three, data, data, TrainConfig(selection="auc"), tmp_path)
-    with pytest.raises(ModelError, match="there is none of class 2"):
+    with pytest.raises(ModelError, match="no training document of class 2"):
         train(three, data, data, TrainConfig(class_weights="balanced"), tmp_path)

@@ -183,16 +183,16 @@ def test_embeddings_set_the_width(vocabulary: Vocabulary) -> None:
     assert torch.equal(model.embedding.weight.detach(), table)
     assert model.classifier.weight.shape == (2, 7)
     assert model.embedding.weight.requires_grad
-    with pytest.raises(ModelError, match=r"embeddings: got shape \[17, 7\]; \[18, 7\] needed"):
+    with pytest.raises(ModelError, match=r"embeddings: given shape \[17, 7\], needed \[18, 7\]"):
         build_model(ModelConfig(), vocabulary, 2, table[1:])
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"kind": "tree"}, "unknown kind of model 'tree'; known: flan, han, sequence"),
-        ({"encoder": "lstm2"}, "unknown encoder 'lstm2'; known: bilstm, cnn, conv"),
-        ({"attention": "max"}, "unknown attention mechanism 'max'; known: additive, deep, dot"),
+        ({"kind": "tree"}, "kind: given 'tree', needed flan, han or sequence"),
+        ({"encoder": "lstm2"}, "encoder: given 'lstm2', needed bilstm, cnn, conv"),
+        ({"attention": "max"}, "attention: given 'max', needed additive, deep, dot"),
     ],
 )
 def test_unknown_parts(values: dict[str, str], message: str, vocabulary: Vocabulary) -> None:
@@ -203,11 +203,11 @@ def test_unknown_parts(values: dict[str, str], message: str, vocabulary: Vocabul
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"hidden_size": 0}, "hidden_size: got 0"),
-        ({"attention_size": 0}, "attention_size: got 0"),
-        ({"dropout_output": 1.0}, "dropout_output: got 1.0"),
-        ({"dropout_style": "none"}, "dropout_style: got 'none'; paper or code"),
-        ({"initialisation": "zero"}, "initialisation: got 'zero'; plain or code"),
+        ({"hidden_size": 0}, "hidden_size: given 0"),
+        ({"attention_size": 0}, "attention_size: given 0"),
+        ({"dropout_output": 1.0}, "dropout_output: given 1.0"),
+        ({"dropout_style": "none"}, "dropout_style: given 'none', needed paper or code"),
+        ({"initialisation": "zero"}, "initialisation: given 'zero', needed plain or code"),
     ],
 )
 def test_bad_configurations(values: dict[str, object], message: str) -> None:
@@ -218,7 +218,7 @@ def test_bad_configurations(values: dict[str, object], message: str) -> None:
 
 
 def test_one_class_is_refused(vocabulary: Vocabulary) -> None:
-    with pytest.raises(ModelError, match="num_classes: got 1; at least 2"):
+    with pytest.raises(ModelError, match="num_classes: given 1, needed at least 2"):
         build_model(ModelConfig(), vocabulary, 1)
 
 

@@ -73,7 +73,7 @@ def test_damaged_models(tmp_path: Path, vocabulary: Vocabulary) -> None:
     values = json.loads(whole)
 
     description.write_text(json.dumps(values | {"format": 9}))
-    with pytest.raises(ModelError, match="has format 9; this version reads format 1"):
+    with pytest.raises(ModelError, match="given format 9, needed 1"):
         load_model(tmp_path)
     description.write_text(json.dumps(values | {"classes": ["a", "b", "c"]}))
     with pytest.raises(ModelError, match=r"do not belong together: Error.*classifier"):

@@ -255,7 +255,7 @@ def test_a_damaged_checkpoint(
     with pytest.raises(ModelError, match=r"progress\.json is damaged"):
         train(build_model(MODEL, vocabulary, 2), *data, config, tmp_path)
     (tmp_path / "checkpoint" / "progress.json").write_text('{"format": 7}')
-    with pytest.raises(ModelError, match=r"progress\.json has format 7"):
+    with pytest.raises(ModelError, match=r"progress\.json: given format 7"):
         train(build_model(MODEL, vocabulary, 2), *data, config, tmp_path)
 
 
@@ -311,22 +311,22 @@ def test_data_that_cannot_be_learnt_from(
 ) -> None:
     good = make_dataset(4)
     bad = Dataset([replace(good[0], label=2), good[1]])
-    with pytest.raises(ModelError, match="train: no documents"):
+    with pytest.raises(ModelError, match="train: given no documents"):
         train(model, good[:0], good, CONFIG, tmp_path)
-    with pytest.raises(ModelError, match="dev: no documents"):
+    with pytest.raises(ModelError, match="dev: given no documents"):
         train(model, good, good[:0], CONFIG, tmp_path)
-    with pytest.raises(ModelError, match="dev: document 100 has label 2; 0 to 1 is needed"):
+    with pytest.raises(ModelError, match="dev: given document 100 with label 2, needed 0 to 1"):
         train(model, good, bad, CONFIG, tmp_path)
-    with pytest.raises(ModelError, match="dataset: no documents"):
+    with pytest.raises(ModelError, match="dataset: given no documents"):
         evaluate(model, good[:0])
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"epochs": 0}, "epochs: got 0"),
-        ({"learning_rate": 0.0}, "learning_rate: got 0.0"),
-        ({"clip_norm": float("nan")}, "clip_norm: got nan"),
+        ({"epochs": 0}, "epochs: given 0"),
+        ({"learning_rate": 0.0}, "learning_rate: given 0.0"),
+        ({"clip_norm": float("nan")}, "clip_norm: given nan"),
     ],
 )
 def test_bad_configurations(values: dict[str, Any], message: str) -> None:

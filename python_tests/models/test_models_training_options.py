@@ -131,10 +131,10 @@ def test_a_training_does_not_go_on_from_other_word_vectors(
 )
 def test_bad_training_options(values: dict[str, object]) -> None:
     [name] = values
-    with pytest.raises(ModelError, match=f"{name}: got"):
+    with pytest.raises(ModelError, match=f"{name}: given"):
         TrainConfig(**values)  # type: ignore[arg-type]
 
 
 def test_bad_max_norm() -> None:
-    with pytest.raises(ModelError, match="embedding_max_norm: got 0"):
+    with pytest.raises(ModelError, match="embedding_max_norm: given 0"):
         ModelConfig(embedding_max_norm=0.0)

@@ -259,12 +259,12 @@ def test_saved_and_loaded(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"mechanism": "hardmax"}, "unknown attention function 'hardmax'; known: gumbel, softmax"),
-        ({"attention": "loud"}, "unknown attention mechanism 'loud'"),
-        ({"temperature": 0.0}, "temperature: got 0.0; a positive number is needed"),
-        ({"gumbel_noise": "old"}, "gumbel_noise: got 'old'; fresh or shared is needed"),
-        ({"activation": "elu"}, "activation: got 'elu'; tanh or relu is needed"),
-        ({"attention_depth": 0}, "attention_depth: got 0"),
+        ({"mechanism": "hardmax"}, "mechanism: given 'hardmax', needed gumbel, softmax"),
+        ({"attention": "loud"}, "attention: given 'loud'"),
+        ({"temperature": 0.0}, "temperature: given 0.0, needed a positive number"),
+        ({"gumbel_noise": "old"}, "gumbel_noise: given 'old', needed fresh or shared"),
+        ({"activation": "elu"}, "activation: given 'elu', needed tanh or relu"),
+        ({"attention_depth": 0}, "attention_depth: given 0"),
     ],
 )
 def test_bad_configurations(
@@ -275,5 +275,5 @@ def test_bad_configurations(
 
 
 def test_a_sigmoid_needs_two_classes(vocabulary: Vocabulary) -> None:
-    with pytest.raises(ModelError, match="sigmoid is for 2 classes, but there are 3"):
+    with pytest.raises(ModelError, match="head: given sigmoid with 3 classes"):
         build_model(jain_wallace(), vocabulary, 3)

@@ -38,8 +38,8 @@ def read_ag_news(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, ob
         for number, fields in enumerate(csv.reader(file), start=1):
             if len(fields) != 3 or fields[0] not in _CLASSES:
                 raise DataError(
-                    f"{path}, row {number}: a class from 1 to 4, a title and a description are "
-                    f"needed, {len(fields)} fields are there"
+                    f"{path}, row {number}: given {len(fields)} fields, needed a class from 1 to "
+                    "4, a title and a description"
                 )
             row = {
                 "text": fields[2].replace("\\", " "),

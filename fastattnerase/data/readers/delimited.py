@@ -40,7 +40,9 @@ def _read(
                     for row in zip(*(chunk[column] for column in columns), strict=True):
                         yield dict(zip(columns, row, strict=True))
         except pd.errors.EmptyDataError as error:
-            raise DataError(f"{path} is empty; a header line and rows are needed") from error
+            raise DataError(
+                f"{path}: given an empty file, needed a header line and rows"
+            ) from error
         except pd.errors.ParserError as error:
             raise DataError(f"{path} cannot be parsed: {str(error).strip()}") from error
 
@@ -57,7 +59,7 @@ def _refuse_twins(
     twins = [column for column in columns if header.count(column) > 1]
     if twins:
         raise DataError(
-            f"{path} has several columns {', '.join(map(repr, twins))}; distinct names are needed"
+            f"{path}: given several columns {', '.join(map(repr, twins))}, needed distinct names"
         )
 
 

@@ -33,7 +33,7 @@ def read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, obje
                 row = json.loads(line)
             except json.JSONDecodeError as error:
                 raise DataError(
-                    f"{path}, line {number} is not JSON ({error}); one object a line is needed"
+                    f"{path}, line {number}: given no JSON ({error}), needed one object a line"
                 ) from error
             except (ValueError, RecursionError) as error:  # huge integers, deep nesting
                 raise DataError(
@@ -41,8 +41,8 @@ def read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, obje
                 ) from error
             if not isinstance(row, dict):
                 raise DataError(
-                    f"{path}, line {number} holds a JSON {type(row).__name__}; one object a line "
-                    "is needed"
+                    f"{path}, line {number}: given a JSON {type(row).__name__}, needed one object "
+                    "a line"
                 )
             require_columns(Path(f"{path}, line {number}"), columns, list(row))
             yield {column: row[column] for column in columns}

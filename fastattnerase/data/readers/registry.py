@@ -56,12 +56,12 @@ def find_reader(path: Path, name: str | None = None) -> Reader:
     """
     if name is not None:
         if name not in READERS:
-            raise DataError(f"unknown reader {name!r}; known: {', '.join(sorted(READERS))}")
+            raise DataError(f"reader: given {name!r}, needed one of {', '.join(sorted(READERS))}")
         return READERS[name]
     suffix = split_suffix(path)[0]
     if suffix not in _SUFFIXES:
         raise DataError(
-            f"{path}: unknown file type {suffix or '(no extension)'!r}; known: "
+            f"{path}: given file type {suffix or '(no extension)'!r}, needed one of "
             f"{', '.join(sorted(_SUFFIXES))}, each also with {', '.join(COMPRESSIONS)}"
         )
     return READERS[_SUFFIXES[suffix]]

@@ -48,7 +48,7 @@ def read_sst_trees(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, 
                 words = [word for _, word in _LEAF.findall(line)]
                 if root is None or not words or line.count("(") != line.count(")"):
                     raise DataError(
-                        f"{file_path}, line {number} is no tree; `(3 (2 It) (4 works))` is needed"
+                        f"{file_path}, line {number}: given no tree, needed `(3 (2 It) (4 works))`"
                     )
                 row = {
                     "text": " ".join(words),

@@ -68,8 +68,8 @@ def _parts(path: Path) -> list[Path]:
         stems = {_PART.sub(r"\1", p.name) for p in found}
         if len(stems) != 1:
             raise DataError(
-                f"{path}: XML files of one name are needed, plain or in parts; found "
-                f"{', '.join(sorted(stems)) or 'none'}"
+                f"{path}: given {', '.join(sorted(stems)) or 'none'}, needed XML files of one "
+                "name, plain or in parts"
             )
     elif (match := _PART.match(path.name)) and match[2] and path.exists():
         found = [
@@ -83,8 +83,8 @@ def _parts(path: Path) -> list[Path]:
     numbers = [number for number, _ in numbered]
     if numbers != [0] and numbers != list(range(1, len(numbers) + 1)):
         raise DataError(
-            f"{path}: parts 1, 2, ... of one file are needed, each once (plain or "
-            f"{', '.join(COMPRESSIONS)}); found {', '.join(p.name for _, p in numbered)}"
+            f"{path}: given {', '.join(p.name for _, p in numbered)}, needed parts 1, 2, ... of "
+            f"one file, each once (plain or {', '.join(COMPRESSIONS)})"
         )
     return [part for _, part in numbered]
 

@@ -56,13 +56,15 @@ def read_zhang_csv(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, 
                         number += 1
                         if not fields:
                             raise DataError(
-                                f"{path}, row {number} has no text; a class and its text are needed"
+                                f"{path}, row {number}: given no text, needed a class and its text"
                             )
                         text = " ".join(field for field in fields if field)
                         text = text.replace("\\n", " ").replace('\\"', '"')
                         row = {"text": text, "label": label}
                         yield {column: row[column] for column in columns}
         except pd.errors.EmptyDataError as error:
-            raise DataError(f"{path} is empty; rows of a class and its text are needed") from error
+            raise DataError(
+                f"{path}: given an empty file, needed rows of a class and its text"
+            ) from error
         except pd.errors.ParserError as error:
             raise DataError(f"{path} cannot be parsed: {str(error).strip()}") from error
