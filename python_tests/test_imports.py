@@ -16,7 +16,7 @@ HALLS = ("studies",)
 
 # What is being taken out; all three end empty.
 ROOMS_LEFT: set[tuple[str, ...]] = set()
-MODULES_LEFT = {("fastattnerase.studies.wen.models", "fastattnerase.studies.wen.workspace")}
+MODULES_LEFT: set[tuple[str, ...]] = set()
 READERS_LEFT = {("studies.wen", "studies.serrano_smith")}
 
 Graph = dict[str, set[str]]

@@ -83,9 +83,10 @@ def serrano_smith(
     """
     from fastattnerase.runs import schedule
     from fastattnerase.runs.rundir import RunError
+    from fastattnerase.runs.workspace import MANIFEST
     from fastattnerase.studies.serrano_smith.corpora import original_study
     from fastattnerase.studies.serrano_smith.study import read_study
-    from fastattnerase.studies.serrano_smith.workspace import MANIFEST, STAGES, Workspace, describe
+    from fastattnerase.studies.serrano_smith.units import STAGES, SerranoSmith, describe
 
     if until not in STAGES:
         raise RunError(f"--until is {until!r}; one of {', '.join(STAGES)} is needed")
@@ -96,7 +97,7 @@ def serrano_smith(
             "--preset goes with the paper's corpora, not with --study, which has its own"
         )
     wanted = original_study(data_root, preset or "paper") if study is None else read_study(study)
-    workspace = Workspace(
+    workspace = SerranoSmith(
         wanted, data_root, out_folder, tuple(only or ()), until, choose_device(device)
     )
     with Watcher(describe) as watcher:

@@ -139,8 +139,9 @@ def wen(
     """
     from fastattnerase.runs import schedule
     from fastattnerase.runs.rundir import RunError
+    from fastattnerase.studies.wen.options import Options
     from fastattnerase.studies.wen.report import build
-    from fastattnerase.studies.wen.workspace import Options, Workspace
+    from fastattnerase.studies.wen.units import Wen
 
     if not data_root.is_dir():
         raise RunError(f"--data-root {data_root}: no such folder")
@@ -192,14 +193,14 @@ def wen(
     )
     if vectors is None:
         out.print(f"no word vectors: {embedding_size} random numbers a word, trained")
-    workspace = Workspace(options, data_root, out_folder, choose_device(device))
+    workspace = Wen(options, data_root, out_folder, choose_device(device))
     with Watcher(_describe) as watcher:
         schedule.run(workspace, jobs, watcher)
     page = build(workspace, out_folder / "report")
     out.print(str(page.resolve()), style="bold", soft_wrap=True)
     reasons = [
-        (f"{unit.key} {name}", measured["reason"])
-        for unit, result in workspace.results().items()
+        (f"{cell.key} {name}", measured["reason"])
+        for cell, result in workspace.results().items()
         for name, measured in result["measurements"].items()
     ]
     missing = [(name, reason) for name, reason in reasons if reason]

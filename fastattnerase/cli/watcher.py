@@ -11,14 +11,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from fastattnerase.cli.console import err
 
 if TYPE_CHECKING:
-    from fastattnerase.runs.schedule import Unit
+    from fastattnerase.runs.workspace import Record
 
 
 class Watcher:
     """Shows units at work, says when one is finished, and how much time is left.
 
     Args:
-        describe: from a finished unit's record, what it found, in a few words.
+        describe: from a finished unit's numbers, what it found, in a few words.
     """
 
     def __init__(self, describe: Callable[[dict[str, Any]], str]) -> None:
@@ -31,9 +31,9 @@ class Watcher:
             console=err,
             transient=True,
         )
-        self.bars: dict[Unit, TaskID] = {}
-        self.costs: dict[Unit, float] = {}
-        self.shares: dict[Unit, float] = {}
+        self.bars: dict[str, TaskID] = {}
+        self.costs: dict[str, float] = {}
+        self.shares: dict[str, float] = {}
         self.total = 0
         self.done = 0
         self.started = time.monotonic()
@@ -45,7 +45,7 @@ class Watcher:
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
-    def plan(self, costs: dict[Unit, float], done: int) -> None:
+    def plan(self, costs: dict[str, float], done: int) -> None:
         """Units will run at these costs; so many more were finished before."""
         self.costs = costs
         self.total, self.done = len(costs) + done, done
@@ -54,31 +54,29 @@ class Watcher:
             err.print(f"{done} of {self.total} steps {verb} finished before")
         self.started = time.monotonic()
 
-    def at(self, unit: Unit, share: float) -> None:
+    def at(self, key: str, share: float) -> None:
         """A unit has come so far."""
-        if unit not in self.bars:
-            self.bars[unit] = self.progress.add_task(unit.key, total=1.0)
-        self.shares[unit] = share
-        self.progress.update(
-            self.bars[unit], completed=share, description=f"{unit.key}, {self._left()}"
-        )
+        if key not in self.bars:
+            self.bars[key] = self.progress.add_task(key, total=1.0)
+        self.shares[key] = share
+        self.progress.update(self.bars[key], completed=share, description=f"{key}, {self._left()}")
 
-    def finished(self, unit: Unit, record: dict[str, Any]) -> None:
+    def finished(self, key: str, record: Record) -> None:
         """A unit is finished."""
-        self.shares[unit] = 1.0
+        self.shares[key] = 1.0
         self.done += 1
-        if unit in self.bars:
-            self.progress.remove_task(self.bars.pop(unit))
-        found = self.describe(record)
+        if key in self.bars:
+            self.progress.remove_task(self.bars.pop(key))
+        found = self.describe(record.numbers)
         err.print(
-            f"[{self.done}/{self.total}] {unit.key}: {record['seconds']:.0f} s"
+            f"[{self.done}/{self.total}] {key}: {record.seconds:.0f} s"
             f"{', ' if found else ''}{found}; {self._left()}",
             markup=False,
             soft_wrap=True,
         )
 
     def _left(self) -> str:
-        done = sum(self.costs.get(unit, 0.0) * share for unit, share in self.shares.items())
+        done = sum(self.costs.get(key, 0.0) * share for key, share in self.shares.items())
         left = sum(self.costs.values()) - done
         spent = time.monotonic() - self.started
         if left <= 0:

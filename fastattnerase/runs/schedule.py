@@ -7,70 +7,33 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from fastattnerase.runs import rundir
+from fastattnerase.runs.workspace import Record, Unit, Workspace
 
 _SILENCE = 0.2  # seconds between two looks at the children
 
 
-class Unit(Protocol):
-    """A step of a study; equal steps are the same."""
+class Watcher(Protocol):
+    """Who is told how far the units are; units are named by their keys."""
 
-    @property
-    def key(self) -> str:
-        """Its name."""
-
-    @property
-    def cost(self) -> float:
-        """How long it takes, roughly, against others."""
-
-    def __hash__(self) -> int: ...
-
-
-U = TypeVar("U", bound=Unit)
-U_contra = TypeVar("U_contra", bound=Unit, contravariant=True)
-
-
-class Workspace(Protocol[U]):
-    """A study in a folder; it is sent to other processes."""
-
-    @property
-    def out(self) -> Path:
-        """The folder."""
-
-    def units(self) -> dict[U, list[U]]:
-        """The units, each after, and with, those that must be done before it."""
-
-    def done(self, unit: U) -> dict[str, Any] | None:
-        """A finished unit's record; None where it is not finished."""
-
-    def run(self, unit: U, report: Callable[[float], None]) -> dict[str, Any]:
-        """Do a unit, and tell which share of it is done."""
-
-    def write_manifest(self) -> dict[str, Any]:
-        """Write which units are done."""
-
-
-class Watcher(Protocol[U_contra]):
-    """Who is told how far the units are."""
-
-    def plan(self, costs: dict[Any, float], done: int) -> None:
+    def plan(self, costs: dict[str, float], done: int) -> None:
         """Units will run at these costs; so many more were finished before."""
 
-    def at(self, unit: U_contra, share: float) -> None:
+    def at(self, key: str, share: float) -> None:
         """A unit has come so far."""
 
-    def finished(self, unit: U_contra, record: dict[str, Any]) -> None:
+    def finished(self, key: str, record: Record) -> None:
         """A unit is finished."""
 
 
-def run(workspace: Workspace[U], jobs: int, watcher: Watcher[U]) -> dict[str, Any]:
+def run(workspace: Workspace, jobs: int, watcher: Watcher) -> dict[str, Any]:
     """Run all units of a workspace that are not done, as soon as those before them are.
 
     Args:
@@ -89,14 +52,13 @@ def run(workspace: Workspace[U], jobs: int, watcher: Watcher[U]) -> dict[str, An
     workspace.out.mkdir(parents=True, exist_ok=True)
     with _alone(workspace.out):
         units = workspace.units()
-        done = {unit for unit in units if workspace.done(unit) is not None}
-        left = {unit: unit.cost for unit in units if unit not in done}
-        watcher.plan(left, len(done))
+        left = [unit for unit in units if workspace.done(unit) is None]
+        watcher.plan({unit.key: unit.cost for unit in left}, len(units) - len(left))
         workspace.write_manifest()
         runner = _here if jobs == 1 else _side_by_side
-        for unit, record in runner(workspace, units, done, jobs, watcher):
+        for unit, record in runner(workspace, left, jobs, watcher):
             workspace.write_manifest()
-            watcher.finished(unit, record)
+            watcher.finished(unit.key, record)
         return workspace.write_manifest()
 
 
@@ -115,32 +77,27 @@ def _alone(out: Path) -> Iterator[None]:
 
 
 def _here(
-    workspace: Workspace[U], units: dict[U, list[U]], done: set[U], _: int, watcher: Watcher[U]
-) -> Iterator[tuple[U, dict[str, Any]]]:
+    workspace: Workspace, units: list[Unit], _: int, watcher: Watcher
+) -> Iterator[tuple[Unit, Record]]:
     for unit in units:  # listed after their needs
-        if unit not in done:
-            watcher.at(unit, 0.0)
-            yield unit, workspace.run(unit, partial(watcher.at, unit))
+        watcher.at(unit.key, 0.0)
+        yield unit, workspace.run(unit, partial(watcher.at, unit.key))
 
 
 def _side_by_side(
-    workspace: Workspace[U],
-    units: dict[U, list[U]],
-    done: set[U],
-    jobs: int,
-    watcher: Watcher[U],
-) -> Iterator[tuple[U, dict[str, Any]]]:
+    workspace: Workspace, units: list[Unit], jobs: int, watcher: Watcher
+) -> Iterator[tuple[Unit, Record]]:
     # Forked children of a process with threads can hang, so they are started anew.
     context = multiprocessing.get_context("spawn")
     messages = context.SimpleQueue()
-    done = set(done)
-    waiting = [unit for unit in units if unit not in done]
-    running: dict[Future[dict[str, Any]], U] = {}
+    waiting = list(units)
+    pending = {unit.key for unit in units}
+    running: dict[Future[Record], Unit] = {}
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(jobs, context, _start_child, (messages, os.getpid()))
     try:
         while waiting or running:
-            ready = [unit for unit in waiting if done.issuperset(units[unit])]
+            ready = [unit for unit in waiting if pending.isdisjoint(unit.needs)]
             # The longest first, so that none is left alone at the end.
             for unit in sorted(ready, key=lambda unit: unit.cost, reverse=True)[
                 : jobs - len(running)
@@ -148,14 +105,14 @@ def _side_by_side(
                 waiting.remove(unit)
                 with _ctrl_c_held():
                     running[pool.submit(_run_in_child, workspace, unit)] = unit
-                watcher.at(unit, 0.0)
+                watcher.at(unit.key, 0.0)
             finished, _ = wait(running, timeout=_SILENCE, return_when=FIRST_COMPLETED)
             while not messages.empty():
                 watcher.at(*messages.get())
             for future in finished:
                 unit = running.pop(future)
                 record = future.result()
-                done.add(unit)
+                pending.remove(unit.key)
                 yield unit, record
     except (KeyboardInterrupt, GeneratorExit):
         # Nobody waits for what is at work: it goes on next time, as after a kill.
@@ -198,13 +155,13 @@ def _end_with(parent: int) -> None:
     os._exit(1)  # the parent was killed: nobody waits for the result
 
 
-def _run_in_child(workspace: Workspace[U], unit: U) -> dict[str, Any]:
+def _run_in_child(workspace: Workspace, unit: Unit) -> Record:
     told = time.monotonic()
 
     def report(share: float) -> None:
         nonlocal told
         if time.monotonic() - told >= _SILENCE:
             told = time.monotonic()
-            _messages.put((unit, share))
+            _messages.put((unit.key, share))
 
     return workspace.run(unit, report)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fastattnerase.studies.serrano_smith.figures import PANEL, STYLE
-from fastattnerase.studies.wen.workspace import ATTENTIONS, ENCODERS
+from fastattnerase.studies.wen.options import ATTENTIONS, ENCODERS
 
 # Okabe and Ito's colours, told apart with any colour vision.
 ENCODER_COLOURS = {"bilstm": "#0072b2", "cnn": "#d98200", "mlp": "#009e73"}

@@ -19,7 +19,7 @@ from fastattnerase.models.mechanisms import Mechanism, document_noise
 from fastattnerase.models.packed import segment_log_softmax, segment_softmax
 from fastattnerase.models.sequence import SequenceClassifier
 from fastattnerase.statistics.attention import entropy, js_divergence, kl_divergence
-from fastattnerase.studies.wen.workspace import FIX_ATTENTION, FIX_REPRESENTATION
+from fastattnerase.studies.wen.options import FIX_ATTENTION, FIX_REPRESENTATION
 
 _BATCH_TOKENS = 32_768
 _ANEW = 1_000_003  # added to a seed for initial values that are not the base model's

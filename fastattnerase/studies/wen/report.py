@@ -16,7 +16,7 @@ from fastattnerase.studies.serrano_smith.tables import latex
 from fastattnerase.studies.wen import figures as wen_figures
 from fastattnerase.studies.wen.open_points import POINTS
 from fastattnerase.studies.wen.tables import CHANCE_RULE, Claim, claims, collect
-from fastattnerase.studies.wen.workspace import Workspace
+from fastattnerase.studies.wen.units import Wen
 
 PAGE = "wen.html"
 CHANCE = " *"  # after a tau that is not different from chance
@@ -136,7 +136,7 @@ _PRINTED: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 
-def build(workspace: Workspace, folder: Path) -> Path:
+def build(workspace: Wen, folder: Path) -> Path:
     """Write the report on a study's finished cells.
 
     Args:
@@ -198,7 +198,7 @@ def build(workspace: Workspace, folder: Path) -> Path:
         reasons=_reasons(tables["measurements"]),
         gumbel=bool(len(tables["gumbel"])),
         cells=len(results),
-        wanted=sum(not unit.is_data for unit in workspace.units()),
+        wanted=len(workspace.cells()),
         files={name for name in tables if len(tables[name])},
         options=_options(workspace),
     )  # fmt: skip
@@ -208,25 +208,24 @@ def build(workspace: Workspace, folder: Path) -> Path:
     return folder / PAGE
 
 
-def _about(workspace: Workspace) -> dict[str, dict[str, Any]]:
+def _about(workspace: Wen) -> dict[str, dict[str, Any]]:
     """Describe the data sets that are prepared."""
     found = {}
-    for unit in workspace.units():
-        if unit.is_data:
-            result = workspace.done(unit)
-            if result is not None:
-                about = result["about"]
-                found[unit.dataset] = {
-                    "title": about["title"],
-                    "note": about["note"],
-                    "words": about["words"],
-                    "mean_length": about["mean_length"],
-                    "documents": {
-                        split: " / ".join(f"{n:,}" for n in counts.values())
-                        for split, counts in about["documents"].items()
-                    },
-                    "left_out": ", ".join(f"{n:,} {why}" for why, n in left_out(about).items()),
-                }
+    for dataset in workspace.datasets():
+        record = workspace.done(workspace.data_unit(dataset))
+        if record is not None:
+            about = record.numbers["about"]
+            found[dataset] = {
+                "title": about["title"],
+                "note": about["note"],
+                "words": about["words"],
+                "mean_length": about["mean_length"],
+                "documents": {
+                    split: " / ".join(f"{n:,}" for n in counts.values())
+                    for split, counts in about["documents"].items()
+                },
+                "left_out": ", ".join(f"{n:,} {why}" for why, n in left_out(about).items()),
+            }
     return found
 
 
@@ -237,11 +236,13 @@ def left_out(about: dict[str, Any]) -> dict[str, int]:
     return {reason: n for reason, n in counts.items() if n}
 
 
-def _options(workspace: Workspace) -> list[tuple[str, str]]:
+def _options(workspace: Wen) -> list[tuple[str, str]]:
     """Name every option with its value; with word vectors, the width that these have."""
     options = vars(workspace.options)
     if options["vectors"] is not None:
-        models = (workspace.folder(unit) / "model" / "model.json" for unit in workspace.results())
+        models = (
+            workspace.folder(cell.key) / "model" / "model.json" for cell in workspace.results()
+        )
         width = next(
             rundir.read_json(path)["model"]["embedding_size"] for path in models if path.exists()
         )

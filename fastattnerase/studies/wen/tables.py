@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fastattnerase.studies.wen.workspace import ATTENTIONS, BEST, ENCODERS, Unit
+from fastattnerase.studies.wen.options import ATTENTIONS, BEST, ENCODERS, Cell
 
 # The paper's numbers, by the data set that stands for each here.
 PAPER_ACCURACY = {
@@ -118,7 +118,7 @@ class Claim:
         return {name: getattr(self, name) for name in names}
 
 
-def collect(results: dict[Unit, dict[str, Any]], out: Path) -> dict[str, pd.DataFrame]:
+def collect(results: dict[Cell, dict[str, Any]], out: Path) -> dict[str, pd.DataFrame]:
     """Make every table from the finished cells of a study.
 
     Args:
@@ -145,9 +145,9 @@ def collect(results: dict[Unit, dict[str, Any]], out: Path) -> dict[str, pd.Data
     """
     rows: list[dict[str, Any]] = []
     curves: list[pd.DataFrame] = []
-    for unit, result in results.items():
+    for cell, result in results.items():
         for name, found in result["measurements"].items():
-            row, curve = _measurement(unit, name, result, found, out)
+            row, curve = _measurement(cell, name, result, found, out)
             rows.append(row)
             if curve is not None:
                 curves.append(curve)
@@ -177,23 +177,23 @@ def collect(results: dict[Unit, dict[str, Any]], out: Path) -> dict[str, pd.Data
 
 
 def _measurement(
-    unit: Unit, name: str, result: dict[str, Any], found: dict[str, Any], out: Path
+    cell: Cell, name: str, result: dict[str, Any], found: dict[str, Any], out: Path
 ) -> tuple[dict[str, Any], pd.DataFrame | None]:
     from fastattnerase import mi
 
     row: dict[str, Any] = {
-        "dataset": unit.dataset,
-        "encoder": unit.encoder,
-        "attention": unit.attention,
-        "mechanism": unit.mechanism,
-        "variant": unit.variant,
-        "seed": unit.seed,
+        "dataset": cell.dataset,
+        "encoder": cell.encoder,
+        "attention": cell.attention,
+        "mechanism": cell.mechanism,
+        "variant": cell.variant,
+        "seed": cell.seed,
         "measurement": name,
         "accuracy": found["accuracy"],
         "f1": result["f1"],
         "auc": result["auc"],
         "epochs": result["epochs"],
-        "most_epochs": _most_epochs(unit, result),
+        "most_epochs": _most_epochs(cell, result),
         "best_epoch": result["best_epoch"],
         "seconds": result["seconds"],
         "largest_weight": np.nan,
@@ -210,7 +210,7 @@ def _measurement(
     }
     if found["run"] is None:
         return row, None
-    measured = mi.load(out / unit.key / found["run"]).measurement
+    measured = mi.load(out / cell.key / found["run"]).measurement
     summary = measured.summary
     row |= {
         "ranks": summary["ranks"],
@@ -243,9 +243,9 @@ def _measurement(
     return row, curve
 
 
-def _most_epochs(unit: Unit, result: dict[str, Any]) -> int:
+def _most_epochs(cell: Cell, result: dict[str, Any]) -> int:
     """Give the epochs after which training stops in any case."""
-    name = "adversary_epochs" if unit.variant == "adversary" else "epochs"
+    name = "adversary_epochs" if cell.variant == "adversary" else "epochs"
     return int(result["state"]["options"][name])
 
 

@@ -8,33 +8,33 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from studies.serrano_smith.published_corpora import write_originals
-from studies.serrano_smith.test_workspace import Quiet
+from studies.serrano_smith.test_units import Quiet
 
 from fastattnerase.runs import schedule
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.corpora import original_study
 from fastattnerase.studies.serrano_smith.study import MODELS
-from fastattnerase.studies.serrano_smith.workspace import Workspace
+from fastattnerase.studies.serrano_smith.units import SerranoSmith
 
 pytest.importorskip("gensim", reason="word vectors are trained")
 CORPORA = ("yahoo-answers", "imdb", "amazon", "yelp")
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> SerranoSmith:
     """All four corpora through all five stages: each with the FLANnoenc, Yelp with the HANconv."""
     root = write_originals(tmp_path_factory.mktemp("originals") / "corpora")
     only = ("*/FLANnoenc", "yelp/HANconv")
     study = original_study(root, "paper")
-    workspace = Workspace(study, root, root.parent / "out", only)
+    workspace = SerranoSmith(study, root, root.parent / "out", only)
     watcher = Quiet()
     schedule.run(workspace, 1, watcher)
     assert len(watcher.keys) == 4 * 2 + 5 * 2 + 1
     return workspace
 
 
-def test_each_corpus_is_read_in_its_own_format(finished: Workspace) -> None:
+def test_each_corpus_is_read_in_its_own_format(finished: SerranoSmith) -> None:
     found = {}
     for corpus in CORPORA:
         folder = finished.out / "prepare" / corpus
@@ -51,7 +51,7 @@ def test_each_corpus_is_read_in_its_own_format(finished: Workspace) -> None:
     assert documents["train"] + documents["dev"] == 150
 
 
-def test_models_are_those_of_the_paper(finished: Workspace) -> None:
+def test_models_are_those_of_the_paper(finished: SerranoSmith) -> None:
     about = json.loads((finished.out / "train" / "yelp" / "hanconv" / "model.json").read_text())
     assert (about["model"]["embedding_size"], about["model"]["hidden_size"]) == (200, 50)
     assert about["train"]["learning_rate"] == 1e-4
@@ -65,7 +65,7 @@ def test_models_are_those_of_the_paper(finished: Workspace) -> None:
     assert run.result["counts"]["accuracy"] > 0.9
 
 
-def test_published_numbers_stand_beside(finished: Workspace) -> None:
+def test_published_numbers_stand_beside(finished: SerranoSmith) -> None:
     paper = finished.out / "report" / "paper"
     table = pd.read_csv(paper / "table-3.csv").set_index("Dataset")
     assert table.loc["Yahoo Answers (paper)", "FLANnoenc"] == 72.3

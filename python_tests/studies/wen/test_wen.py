@@ -18,37 +18,39 @@ from fastattnerase.models import load_model
 from fastattnerase.runs import rundir
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.wen import tables as wen_tables
+from fastattnerase.studies.wen.options import Cell, Options
 from fastattnerase.studies.wen.tables import claims, collect
-from fastattnerase.studies.wen.workspace import Options, Unit, Workspace, f1
+from fastattnerase.studies.wen.units import Wen, f1
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Wen:
     root = treebank(tmp_path_factory.mktemp("root"))
-    workspace = Workspace(OPTIONS, root, tmp_path_factory.mktemp("out"))
+    workspace = Wen(OPTIONS, root, tmp_path_factory.mktemp("out"))
     run(workspace)
     return workspace
 
 
 def test_the_units_of_the_paper() -> None:
-    units = Workspace(Options(), Path("root"), Path("out")).units()
-    cells = [unit for unit in units if not unit.is_data]
+    study = Wen(Options(), Path("root"), Path("out"))
+    units, cells = study.units(), study.cells()
     grid = [u for u in cells if u.variant == "normal" and u.mechanism == "softmax"]
     assert len(grid) == 4 * 9 * 3
     assert len([u for u in cells if u.mechanism == "gumbel"]) == 2 * 9
     assert len([u for u in cells if u.variant.startswith("attention_")]) == 2 * 4
     assert len([u for u in cells if u.variant.startswith("representation_")]) == 2 * 3
     assert len([u for u in cells if u.variant == "adversary"]) == 2
-    listed: set[Unit] = set()
-    for unit, needs in units.items():
-        assert listed.issuperset(needs)  # each after those that must be done before it
-        listed.add(unit)
-    assert len({unit.key for unit in units}) == len(units)
+    assert len(units) == len(cells) + len(study.datasets())
+    listed: set[str] = set()
+    for unit in units:
+        assert listed.issuperset(unit.needs)  # each after those that must be done before it
+        listed.add(unit.key)
+    assert len(listed) == len(units)
 
 
 def test_a_study_without_its_grid_still_trains_the_models_it_starts_from() -> None:
     options = replace(Options(), studies=("adversary",), small_datasets=("psytar",))
-    units = Workspace(options, Path("root"), Path("out")).units()
+    units = Wen(options, Path("root"), Path("out")).units()
     assert [unit.key for unit in units] == [
         "data/psytar",
         "cells/psytar/bilstm-additive-softmax-normal-0",
@@ -56,34 +58,34 @@ def test_a_study_without_its_grid_still_trains_the_models_it_starts_from() -> No
     ]
 
 
-def test_every_cell_is_measured(finished: Workspace) -> None:
+def test_every_cell_is_measured(finished: Wen) -> None:
     results = finished.results()
     assert len(results) == 10
-    for unit, result in results.items():
+    for cell, result in results.items():
         names = (
-            ["noise_off", "noise_on", "equal_scores"] if unit.mechanism == "gumbel" else ["main"]
+            ["noise_off", "noise_on", "equal_scores"] if cell.mechanism == "gumbel" else ["main"]
         )
         assert list(result["measurements"]) == names
         for found in result["measurements"].values():
-            measured = mi.load(finished.folder(unit) / found["run"]).measurement
+            measured = mi.load(finished.folder(cell.key) / found["run"]).measurement
             assert measured.summary["ranks"] == 5
-        assert not (finished.folder(unit) / "checkpoint").exists()
-        saved = finished.folder(unit) / "model"
-        assert saved.exists() == (unit.variant in ("normal", "adversary"))
+        assert not (finished.folder(cell.key) / "checkpoint").exists()
+        saved = finished.folder(cell.key) / "model"
+        assert saved.exists() == (cell.variant in ("normal", "adversary"))
         if saved.exists():
             assert load_model(saved).model.config.encoder == "bilstm"
-    adversary = results[Unit("sst", "bilstm", "additive", "softmax", "adversary", 0)]
+    adversary = results[Cell("sst", "bilstm", "additive", "softmax", "adversary", 0)]
     assert set(adversary["divergence"]) == {"tvd", "output_jsd", "attention_jsd", "attention_kl"}
     assert adversary["strength"] == 5.25e-4
 
 
-def test_tables(finished: Workspace) -> None:
+def test_tables(finished: Wen) -> None:
     results = finished.results()
     tables = collect(results, finished.out)
     measured = tables["measurements"].set_index(["mechanism", "variant", "measurement"])
     assert len(measured) == 12
-    normal = results[Unit("sst", "bilstm", "additive", "softmax", "normal", 0)]
-    folder = finished.folder(Unit("sst", "bilstm", "additive", "softmax", "normal", 0))
+    normal = results[Cell("sst", "bilstm", "additive", "softmax", "normal", 0)]
+    folder = finished.folder(Cell("sst", "bilstm", "additive", "softmax", "normal", 0).key)
     own = mi.load(folder / normal["measurements"]["main"]["run"]).measurement
     row = measured.loc[("softmax", "normal", "main")]
     assert row["weighted"] == own.correlation("weighted_product").value
@@ -113,17 +115,17 @@ def test_tables(finished: Workspace) -> None:
 
 
 def test_an_interrupted_study_ends_with_the_same_numbers(
-    finished: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Wen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(Exception):
         pass
 
     options = replace(OPTIONS, studies=("gumbel",))
-    workspace = Workspace(options, finished.root, tmp_path)
-    measure = Workspace._measure
+    workspace = Wen(options, finished.root, tmp_path)
+    measure = Wen._measure
     calls = 0
 
-    def killed(self: Workspace, *arguments: Any) -> dict[str, Any]:
+    def killed(self: Wen, *arguments: Any) -> dict[str, Any]:
         nonlocal calls
         calls += 1
         found = measure(self, *arguments)
@@ -131,7 +133,7 @@ def test_an_interrupted_study_ends_with_the_same_numbers(
             raise Killed
         return found
 
-    monkeypatch.setattr(Workspace, "_measure", killed)
+    monkeypatch.setattr(Wen, "_measure", killed)
     with pytest.raises(Killed):
         run(workspace)
     monkeypatch.undo()
@@ -139,7 +141,7 @@ def test_an_interrupted_study_ends_with_the_same_numbers(
     assert watcher.before == 2  # the data and the softmax model
     assert watcher.finished_units == ["cells/sst/bilstm-additive-gumbel-normal-0"]
     assert run(workspace).finished_units == []
-    whole = {u: r for u, r in finished.results().items() if u in workspace.units()}
+    whole = {u: r for u, r in finished.results().items() if u in workspace.cells()}
     wanted, found = (
         collect(r, out)["measurements"].drop(columns="seconds")
         for r, out in ((whole, finished.out), (workspace.results(), workspace.out))
@@ -162,61 +164,62 @@ def test_the_largest_seed_is_one_of_every_generator(tmp_path: Path) -> None:
     options = replace(
         OPTIONS, small_seeds=(most,), studies=("adversary", "fix"), adversary_epochs=1
     )
-    workspace = Workspace(options, treebank(tmp_path / "root"), tmp_path / "out")
+    workspace = Wen(options, treebank(tmp_path / "root"), tmp_path / "out")
     assert len(run(workspace).finished_units) == 10
 
 
-def test_other_options_in_the_same_folder(finished: Workspace) -> None:
-    other = Workspace(replace(OPTIONS, epochs=3), finished.root, finished.out)
-    with pytest.raises(RunError, match=r"epochs is 2 there and 3 here\); choose another --out"):
+def test_other_options_in_the_same_folder(finished: Wen) -> None:
+    other = Wen(replace(OPTIONS, epochs=3), finished.root, finished.out)
+    with pytest.raises(RunError, match=r"epochs is 2 there and 3 here; choose another --out"):
         other.results()
     # More seeds are no other options.
-    more = Workspace(replace(OPTIONS, seeds=(0, 1)), finished.root, finished.out)
+    more = Wen(replace(OPTIONS, seeds=(0, 1)), finished.root, finished.out)
     assert len(more.results()) == 10
 
 
-def test_a_unit_depends_on_the_options_that_it_uses_only(finished: Workspace) -> None:
+def test_a_unit_depends_on_the_options_that_it_uses_only(finished: Wen) -> None:
     """Another number of adversary epochs makes no other normal model."""
     options = replace(
         OPTIONS, studies=("grid", "fix", "gumbel"), adversary_epochs=9, adversary_patience=2,
         strength=0.5, tvd=1.0, channels=7, scaled_dot=True, attention_depth=5, activation="relu",
     )  # fmt: skip
-    assert len(Workspace(options, finished.root, finished.out).results()) == 9
+    assert len(Wen(options, finished.root, finished.out).results()) == 9
     for name, value in (("adversary_epochs", 9), ("strength", 0.5), ("tvd", 1.0)):
         other: dict[str, Any] = {name: value}
-        changed = Workspace(replace(OPTIONS, **other), finished.root, finished.out)
+        changed = Wen(replace(OPTIONS, **other), finished.root, finished.out)
         with pytest.raises(RunError, match=f"adversary-0 was made with .*{name} is .* and {value}"):
             changed.results()
-    warmer = Workspace(replace(OPTIONS, temperature=0.5), finished.root, finished.out)
+    warmer = Wen(replace(OPTIONS, temperature=0.5), finished.root, finished.out)
     with pytest.raises(RunError, match=r"gumbel-normal-0 was made .*temperature is"):
         warmer.results()
-    gpu = Workspace(OPTIONS, finished.root, finished.out, device="cuda")
-    assert gpu.done(Unit("sst")) is not None  # data are the same for any
+    gpu = Wen(OPTIONS, finished.root, finished.out, device="cuda")
+    assert gpu.done(gpu.data_unit("sst")) is not None  # data are the same for any
     with pytest.raises(RunError, match="device is 'cpu' there and 'cuda' here"):
         gpu.results()
 
 
 def test_the_options_that_each_kind_of_unit_uses() -> None:
     o = Options(vectors="/data/glove/vectors.txt", embedding_size=7)
-    every = set(o.used(Unit("sst", "mlp", "deep", "gumbel", "normal")))
-    assert o.used(Unit("sst")) == {"max_tokens": None, "max_train": None, "max_test": None}
-    assert o.used(Unit("sst", *("mlp", "deep", "gumbel", "normal")))["vectors"] == "vectors.txt"
+    every = set(o.used(Cell("sst", "mlp", "deep", "gumbel", "normal")))
+    assert o.used_for_data() == {"max_tokens": None, "max_train": None, "max_test": None}
+    assert o.used(Cell("sst", *("mlp", "deep", "gumbel", "normal")))["vectors"] == "vectors.txt"
     assert {"hidden_size", "activation", "attention_size", "attention_depth", "temperature",
             "epochs", "clusters", "shuffles", "max_tokens"} <= every  # fmt: skip
     assert not {"embedding_size", "channels", "scaled_dot", "tvd", "seeds"} & every
-    cnn = set(o.used(Unit("sst", "cnn", "dot", "softmax", "adversary")))
+    cnn = set(o.used(Cell("sst", "cnn", "dot", "softmax", "adversary")))
     assert {"channels", "scaled_dot", "tvd", "strength", "adversary_epochs"} <= cnn
     assert not {"hidden_size", "activation", "attention_size", "temperature"} & cnn
-    random = Options().used(Unit("sst", "bilstm", "additive", "softmax", "normal"))
+    random = Options().used(Cell("sst", "bilstm", "additive", "softmax", "normal"))
     assert (random["vectors"], random["embedding_size"]) == (None, 300)
 
 
-def test_a_result_edited_by_hand(finished: Workspace, tmp_path: Path) -> None:
-    unit = Unit("sst", "bilstm", "additive", "softmax", "normal", 0)
-    workspace = Workspace(OPTIONS, finished.root, tmp_path)
-    workspace.folder(unit).mkdir(parents=True)
-    path = workspace.folder(unit) / rundir.RESULT
-    whole = finished.done(unit) or {}
+def test_a_result_edited_by_hand(finished: Wen, tmp_path: Path) -> None:
+    cell = Cell("sst", "bilstm", "additive", "softmax", "normal", 0)
+    workspace = Wen(OPTIONS, finished.root, tmp_path)
+    unit = workspace.unit_of(cell)
+    workspace.folder(unit.key).mkdir(parents=True)
+    path = workspace.folder(unit.key) / rundir.RESULT
+    whole = finished.results()[cell]
     path.write_text("{")
     with pytest.raises(RunError, match=f"is damaged: .*; delete {path.parent} and run again"):
         workspace.done(unit)
@@ -230,28 +233,30 @@ def test_a_result_edited_by_hand(finished: Workspace, tmp_path: Path) -> None:
             workspace.done(unit)
 
 
-def test_results_of_the_first_version_are_read(finished: Workspace, tmp_path: Path) -> None:
+def test_results_of_the_first_version_are_read(finished: Wen, tmp_path: Path) -> None:
     """They name every option, the vectors' folder, and the device beside the options."""
     folder = tmp_path / "out"
     options = replace(OPTIONS, vectors="elsewhere/vectors.txt")
-    workspace = Workspace(options, finished.root, folder)
-    for unit in workspace.units():
-        result = dict(finished.done(unit) or {})
+    workspace = Wen(options, finished.root, folder)
+    for unit in finished.units():
+        record = finished.done(unit)
+        assert record is not None
+        result = dict(record.numbers)
         every = {k: v for k, v in vars(options).items() if not isinstance(v, tuple)}
         every |= {"vectors": "/data/vectors.txt"}
-        result["state"] = {"unit": vars(unit), "options": every, "device": "cpu"}
-        workspace.folder(unit).mkdir(parents=True)
-        rundir.write_json(workspace.folder(unit) / rundir.RESULT, result)
+        result["state"] = result["state"] | {"options": every, "device": "cpu"}
+        workspace.folder(unit.key).mkdir(parents=True)
+        rundir.write_json(workspace.folder(unit.key) / rundir.RESULT, result)
     assert len(workspace.results()) == 10
     assert all(unit["done"] for unit in workspace.write_manifest()["units"].values())
-    other = Workspace(replace(options, vectors="other.txt"), finished.root, folder)
+    other = Wen(replace(options, vectors="other.txt"), finished.root, folder)
     with pytest.raises(RunError, match=r"vectors is 'vectors.txt' there and 'other.txt' here"):
         other.results()
 
 
-def test_what_cannot_be_measured_is_said(finished: Workspace, tmp_path: Path) -> None:
+def test_what_cannot_be_measured_is_said(finished: Wen, tmp_path: Path) -> None:
     options = replace(OPTIONS, studies=("grid",), clusters=1000)
-    workspace = Workspace(options, finished.root, tmp_path)
+    workspace = Wen(options, finished.root, tmp_path)
     run(workspace)
     [result] = workspace.results().values()
     assert result["measurements"]["main"]["run"] is None
@@ -551,7 +556,7 @@ def test_the_paper_s_own_numbers_obey_the_rules() -> None:
         assert wen_tables.PAPER_ACCURACY[dataset] >= needed
 
 
-def test_every_claim_states_its_rule(finished: Workspace) -> None:
+def test_every_claim_states_its_rule(finished: Wen) -> None:
     tables = collect(finished.results(), finished.out)
     found = claims(tables)
     assert len(found) == 1 + 2 * 7 + 2 + 5  # accuracy, fixed, adversary, Gumbel and its noise
@@ -562,7 +567,7 @@ def test_every_claim_states_its_rule(finished: Workspace) -> None:
     assert not any("nan" in claim.here for claim in found)
 
 
-def test_chance_marks(finished: Workspace) -> None:
+def test_chance_marks(finished: Wen) -> None:
     """Few ranks are chance whatever tau is; else what is in the control's interval, ends in."""
     assert [wen_tables._chance(tau, -0.5, 0.7, 5) for tau in (-0.5, 0.0, 0.7 + 1e-12, 0.71)] == [
         True, True, True, False,
@@ -588,7 +593,7 @@ def test_chance_marks(finished: Workspace) -> None:
     ].to_dict("records")
     assert row["weighted_chance"] == int(normal["weighted_chance"])
     assert tables["table_4"]["plain_normal_chance"].tolist() == [normal["plain_chance"]]
-    folder = finished.folder(Unit("sst", "bilstm", "additive", "softmax", "normal", 0))
+    folder = finished.folder(Cell("sst", "bilstm", "additive", "softmax", "normal", 0).key)
     ranks = mi.load(folder / "mi-main").measurement.ranks
     assert normal["largest_weight"] == ranks["attention"][0]
     assert measured["largest_weight"].notna().all()  # also of given weights and Gumbel-softmax
@@ -606,13 +611,13 @@ def test_options_reach_the_models() -> None:
         gumbel_hard=True, gumbel_noise="shared", channels=16, selection="accuracy",
         class_weights="none", attention_weight_decay=1e-5, epochs=4,
     )  # fmt: skip
-    model = options.model(Unit("sst", "cnn", "deep", "gumbel", "normal", 5))
+    model = options.model(Cell("sst", "cnn", "deep", "gumbel", "normal", 5))
     assert (model.hidden_size, model.attention_size, model.attention_depth) == (16, 7, 3)
     assert (model.attention_scaled, model.activation, model.temperature) == (True, "relu", 0.5)
     assert (model.gumbel_hard, model.gumbel_noise, model.seed) == (True, "shared", 5)
     assert (model.kind, model.head, model.mechanism) == ("sequence", "sigmoid", "gumbel")
     assert model.dropout_embedding == model.dropout_output == model.conv_dropout == 0.0
-    default = Options().model(Unit("sst", "cnn", "additive", "softmax", "normal", 0))
+    default = Options().model(Cell("sst", "cnn", "additive", "softmax", "normal", 0))
     assert (default.hidden_size, default.attention_size) == (32, 80)
     training = options.training(5)
     assert (training.selection, training.class_weights, training.epochs) == ("accuracy", "none", 4)

@@ -21,7 +21,7 @@ from fastattnerase.studies.wen.figures import figures
 from fastattnerase.studies.wen.open_points import POINTS
 from fastattnerase.studies.wen.report import CHANCE, build
 from fastattnerase.studies.wen.tables import CHANCE_RULE, collect
-from fastattnerase.studies.wen.workspace import Workspace
+from fastattnerase.studies.wen.units import Wen
 
 TINY = (
     "--datasets=sst", "--small-datasets=sst", "--seeds=1", "--encoders=bilstm",
@@ -69,7 +69,7 @@ def test_page_figures_and_tables(study: tuple[Path, Path]) -> None:
     assert r"\toprule" in (report / "tables" / "table_2.tex").read_text()
     for kind in ("png", "svg", "pdf"):
         assert (report / "figures" / f"figure-2-weighted.{kind}").is_file()
-    assert build(Workspace(OPTIONS, root, out), report).read_text(encoding="utf-8") == page
+    assert build(Wen(OPTIONS, root, out), report).read_text(encoding="utf-8") == page
 
 
 def test_report_points_to_the_study_s_own(study: tuple[Path, Path]) -> None:
@@ -174,9 +174,9 @@ def test_rules_chance_and_what_is_left_out_are_on_the_page(study: tuple[Path, Pa
 
 def test_a_table_without_rows_is_no_file(study: tuple[Path, Path], tmp_path: Path) -> None:
     root, out = study
-    build(Workspace(OPTIONS, root, out), tmp_path)
+    build(Wen(OPTIONS, root, out), tmp_path)
     assert (tmp_path / "tables" / "table_2.csv").exists()
-    page = build(Workspace(replace(OPTIONS, studies=("grid",)), root, out), tmp_path)
+    page = build(Wen(replace(OPTIONS, studies=("grid",)), root, out), tmp_path)
     found = {path.name for path in (tmp_path / "tables").iterdir()}
     assert not found & {f"table_{n}.{kind}" for n in (2, 3, 4, 5) for kind in ("csv", "tex")}
     assert all(len(pd.read_csv(tmp_path / "tables" / name)) for name in found if "csv" in name)
@@ -187,7 +187,7 @@ def test_a_table_without_rows_is_no_file(study: tuple[Path, Path], tmp_path: Pat
 
 def test_legends_name_what_is_drawn(study: tuple[Path, Path]) -> None:
     root, out = study
-    workspace = Workspace(OPTIONS, root, out)
+    workspace = Wen(OPTIONS, root, out)
     tables = collect(workspace.results(), out)
     for name, figure in figures(tables, {"sst": "SST"}):
         assert all(axes.get_legend() is None for axes in figure.axes)  # none covers a panel
@@ -268,4 +268,4 @@ def test_a_vocabulary_without_words_is_said() -> None:
 
 def test_nothing_to_report(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="has no finished cell"):
-        build(Workspace(OPTIONS, tmp_path, tmp_path), tmp_path / "report")
+        build(Wen(OPTIONS, tmp_path, tmp_path), tmp_path / "report")

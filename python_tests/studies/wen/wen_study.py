@@ -6,7 +6,9 @@ import random
 from pathlib import Path
 
 from fastattnerase.runs import schedule
-from fastattnerase.studies.wen.workspace import Options, Unit, Workspace
+from fastattnerase.runs.workspace import Record
+from fastattnerase.studies.wen.options import Options
+from fastattnerase.studies.wen.units import Wen
 
 OPTIONS = Options(
     datasets=("sst",),
@@ -31,14 +33,14 @@ class Quiet:
         self.finished_units: list[str] = []
         self.before = 0
 
-    def plan(self, costs: dict[Unit, float], done: int) -> None:
+    def plan(self, costs: dict[str, float], done: int) -> None:
         self.before = done
 
-    def at(self, unit: Unit, share: float) -> None:
+    def at(self, key: str, share: float) -> None:
         assert 0 <= share <= 1
 
-    def finished(self, unit: Unit, record: dict[str, object]) -> None:
-        self.finished_units.append(unit.key)
+    def finished(self, key: str, record: Record) -> None:
+        self.finished_units.append(key)
 
 
 def treebank(root: Path, *, seed: int = 0) -> Path:
@@ -58,7 +60,7 @@ def treebank(root: Path, *, seed: int = 0) -> Path:
     return root
 
 
-def run(workspace: Workspace) -> Quiet:
+def run(workspace: Wen) -> Quiet:
     """Run a study in this process."""
     watcher = Quiet()
     schedule.run(workspace, 1, watcher)

@@ -18,10 +18,12 @@ from fastattnerase import sources
 from fastattnerase.data import DataConfig, DataError
 from fastattnerase.runs import schedule
 from fastattnerase.runs.rundir import RunError
+from fastattnerase.runs.workspace import Record
 from fastattnerase.sources import ModelSource
 from fastattnerase.studies.serrano_smith import experiment
+from fastattnerase.studies.serrano_smith.rows import write_rows
 from fastattnerase.studies.serrano_smith.study import CorpusSpec, read_study
-from fastattnerase.studies.serrano_smith.workspace import Unit, Workspace, write_rows
+from fastattnerase.studies.serrano_smith.units import SerranoSmith
 
 
 class Quiet:
@@ -32,21 +34,21 @@ class Quiet:
         self.shares: list[float] = []
         self.before = 0
 
-    def plan(self, costs: dict[Unit, float], done: int) -> None:
+    def plan(self, costs: dict[str, float], done: int) -> None:
         assert all(cost > 0 for cost in costs.values())
         self.before = done
 
-    def at(self, unit: Unit, share: float) -> None:
+    def at(self, key: str, share: float) -> None:
         self.shares.append(share)
 
-    def finished(self, unit: Unit, record: dict[str, object]) -> None:
-        self.keys.append(unit.key)
+    def finished(self, key: str, record: Record) -> None:
+        self.keys.append(key)
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def small(tmp_path_factory: pytest.TempPathFactory) -> SerranoSmith:
     folder = tmp_path_factory.mktemp("study")
-    workspace = Workspace(read_study(write_small_study(folder)), folder, folder / "out")
+    workspace = SerranoSmith(read_study(write_small_study(folder)), folder, folder / "out")
     watcher = Quiet()
     schedule.run(workspace, 1, watcher)
     assert len(watcher.keys) == 11
@@ -55,7 +57,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return workspace
 
 
-def test_the_manifest_names_units_numbers_and_files(small: Workspace) -> None:
+def test_the_manifest_names_units_numbers_and_files(small: SerranoSmith) -> None:
     manifest = json.loads((small.out / "manifest.json").read_text())
     units = {unit["unit"]: unit for unit in manifest["units"]}
     assert all(unit["done"] for unit in units.values())
@@ -70,7 +72,7 @@ def test_the_manifest_names_units_numbers_and_files(small: Workspace) -> None:
     assert str(small.out) not in json.dumps(manifest)
 
 
-def test_stars_are_read_from_the_id_and_rows_are_cut(small: Workspace) -> None:
+def test_stars_are_read_from_the_id_and_rows_are_cut(small: SerranoSmith) -> None:
     config = json.loads((small.out / "prepare" / "stars" / "config.json").read_text())
     rows = pd.read_parquet(config["path"])
     assert Counter(rows["label"]) == {"1": 27, "2": 27}  # the wanted 60 are not there
@@ -80,7 +82,7 @@ def test_stars_are_read_from_the_id_and_rows_are_cut(small: Workspace) -> None:
     assert run.run["name"] == "FLANnoenc on Stars"
 
 
-def test_nothing_is_done_twice(small: Workspace) -> None:
+def test_nothing_is_done_twice(small: SerranoSmith) -> None:
     before = {path: path.stat().st_mtime_ns for path in small.out.rglob("done.json")}
     watcher = Quiet()
     schedule.run(small, 1, watcher)
@@ -88,35 +90,39 @@ def test_nothing_is_done_twice(small: Workspace) -> None:
     assert {path: path.stat().st_mtime_ns for path in small.out.rglob("done.json")} == before
 
 
-def test_other_options_are_refused_and_other_models_added(small: Workspace, tmp_path: Path) -> None:
+def test_other_options_are_refused_and_other_models_added(
+    small: SerranoSmith, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     shutil.copytree(small.out, out)
     text = (small.data_root / "study.toml").read_text()
     path = tmp_path / "study.toml"
     path.write_text(text.replace("epochs = 2", "epochs = 3"))
-    changed = Workspace(read_study(path), small.data_root, out)
+    changed = SerranoSmith(read_study(path), small.data_root, out)
     with pytest.raises(RunError, match=r"device: training\.epochs is 2 there and 3 here;"):
         schedule.run(changed, 1, Quiet())
     path.write_text(text.replace('["FLANnoenc"]', '["FLANnoenc", "FLANconv"]'))
-    more = Workspace(read_study(path), small.data_root, out, until="train")
+    more = SerranoSmith(read_study(path), small.data_root, out, until="train")
     watcher = Quiet()
     schedule.run(more, 1, watcher)
     assert watcher.keys == ["train/stars/FLANconv"]
 
 
-def test_a_part_of_the_study(small: Workspace, tmp_path: Path) -> None:
-    part = Workspace(small.study, small.data_root, tmp_path, only=("films*/han*",), until="prepare")
+def test_a_part_of_the_study(small: SerranoSmith, tmp_path: Path) -> None:
+    part = SerranoSmith(
+        small.study, small.data_root, tmp_path, only=("films*/han*",), until="prepare"
+    )
     watcher = Quiet()
     schedule.run(part, 1, watcher)
     assert watcher.keys == ["prepare/films-2"]
 
 
-def test_a_part_of_a_finished_study_replaces_nothing(small: Workspace, tmp_path: Path) -> None:
+def test_a_part_of_a_finished_study_replaces_nothing(small: SerranoSmith, tmp_path: Path) -> None:
     """Report and manifest are on all models of the study that are finished."""
     out = tmp_path / "out"
     shutil.copytree(small.out, out)
     shutil.rmtree(out / "report")
-    part = Workspace(small.study, small.data_root, out, only=("stars",))
+    part = SerranoSmith(small.study, small.data_root, out, only=("stars",))
     watcher = Quiet()
     schedule.run(part, 1, watcher)
     assert watcher.keys == ["report"]
@@ -126,37 +132,39 @@ def test_a_part_of_a_finished_study_replaces_nothing(small: Workspace, tmp_path:
     manifest = json.loads((out / "manifest.json").read_text())
     assert len(manifest["units"]) == 11
     assert all(unit["done"] for unit in manifest["units"])
-    whole = Workspace(small.study, small.data_root, out)
+    whole = SerranoSmith(small.study, small.data_root, out)
     watcher = Quiet()
     schedule.run(whole, 1, watcher)
     assert watcher.keys == []  # the report is the same
     assert part.unfit() == []
 
 
-def test_models_with_other_options_stay_out_of_the_report(small: Workspace, tmp_path: Path) -> None:
+def test_models_with_other_options_stay_out_of_the_report(
+    small: SerranoSmith, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     shutil.copytree(small.out, out)
     path = tmp_path / "study.toml"
     text = (small.data_root / "study.toml").read_text()
     path.write_text(text.replace("[models.HANconv.training]\nepochs = 1",
                                  "[models.HANconv.training]\nepochs = 2"))  # fmt: skip
-    part = Workspace(read_study(path), small.data_root, out, only=("stars",))
+    part = SerranoSmith(read_study(path), small.data_root, out, only=("stars",))
     schedule.run(part, 1, Quiet())
     assert [unit.key for unit in part.unfit()] == ["erase/films-2/HANconv"]
     assert len(part.results()) == 2
-    whole = Workspace(read_study(path), small.data_root, out)
+    whole = SerranoSmith(read_study(path), small.data_root, out)
     with pytest.raises(RunError, match=r"hanconv was .* training\.epochs is 1 there and 2 here"):
         schedule.run(whole, 1, Quiet())
 
 
-def test_what_has_changed_is_named(small: Workspace, tmp_path: Path) -> None:
+def test_what_has_changed_is_named(small: SerranoSmith, tmp_path: Path) -> None:
     root, out = tmp_path / "root", tmp_path / "out"
     root.mkdir()
     shutil.copytree(small.out, out)
     (root / "films.jsonl").write_bytes((small.data_root / "films.jsonl").read_bytes() + b"\n")
     with pytest.raises(RunError, match=r"data or device: films\.jsonl has changed; choose another"):
-        schedule.run(Workspace(small.study, root, out), 1, Quiet())
-    other = Workspace(small.study, small.data_root, out, device="cuda")
+        schedule.run(SerranoSmith(small.study, root, out), 1, Quiet())
+    other = SerranoSmith(small.study, small.data_root, out, device="cuda")
     with pytest.raises(RunError, match="device is 'cpu' there and 'cuda' here"):
         schedule.run(other, 1, Quiet())
     done = out / "train" / "stars" / "flannoenc" / "done.json"
@@ -164,15 +172,15 @@ def test_what_has_changed_is_named(small: Workspace, tmp_path: Path) -> None:
     del record["state"]  # as the first version wrote it
     done.write_text(json.dumps(record | {"digest": "0"}))
     with pytest.raises(RunError, match="made with other options, data or device; choose another"):
-        schedule.run(Workspace(small.study, small.data_root, out), 1, Quiet())
+        schedule.run(SerranoSmith(small.study, small.data_root, out), 1, Quiet())
 
 
-def test_a_missing_corpus(small: Workspace, tmp_path: Path) -> None:
+def test_a_missing_corpus(small: SerranoSmith, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"films\.jsonl: no such file"):
-        schedule.run(Workspace(small.study, tmp_path, tmp_path / "out"), 1, Quiet())
+        schedule.run(SerranoSmith(small.study, tmp_path, tmp_path / "out"), 1, Quiet())
 
 
-def test_two_calls_in_one_folder(small: Workspace) -> None:
+def test_two_calls_in_one_folder(small: SerranoSmith) -> None:
     with schedule._alone(small.out), pytest.raises(RunError, match="another call works"):
         schedule.run(small, 1, Quiet())
 
@@ -208,7 +216,7 @@ def test_a_pattern_that_finds_nothing_names_the_row(tmp_path: Path) -> None:
 
 
 def test_memory_of_erasing_does_not_grow_with_the_test_set(
-    small: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: SerranoSmith, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Documents are read, and results written, in parts: four times the documents, one peak."""
     from fastattnerase.data import Dataset
@@ -216,8 +224,8 @@ def test_memory_of_erasing_does_not_grow_with_the_test_set(
 
     monkeypatch.setattr(sources, "_DOCUMENTS", 32)
     monkeypatch.setattr(experiment, "_PART", 64)
-    loaded = load_model(small.folder(Unit("train", "films-2", "FLANnoenc")))
-    test = small._prepared(Unit("prepare", "films-2")).test
+    loaded = load_model(small.folder("train/films-2/FLANnoenc"))
+    test = small._prepared(small.study.corpora[0]).test
 
     class Repeated(Dataset):
         """The same few documents, read anew whenever they are asked for."""

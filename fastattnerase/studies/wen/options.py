@@ -1,0 +1,301 @@
+"""What is trained and measured in the studies of Wen et al., and the cells that follow from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fastattnerase import mi
+from fastattnerase.data.presets import PRESETS
+from fastattnerase.models import ModelConfig, TrainConfig, train_config, wen
+from fastattnerase.runs.rundir import RunError
+
+ENCODERS = ("bilstm", "cnn", "mlp")
+ATTENTIONS = ("additive", "deep", "dot")
+STUDIES = ("grid", "gumbel", "fix", "adversary")
+DATASETS = ("sst", "20news_sports", "imdb_5k", "ag_news")
+SMALL_DATASETS = ("sst", "20news_sports")
+FIX_ATTENTION = ("uniform", "trained", "random", "parameters")
+FIX_REPRESENTATION = ("trained", "trained_kept", "random")
+VARIANTS = (
+    "normal",
+    *(f"attention_{reading}" for reading in FIX_ATTENTION),
+    *(f"representation_{reading}" for reading in FIX_REPRESENTATION),
+    "adversary",
+)
+BEST = ("bilstm", "additive")  # the combination that ablation and adversary look at
+
+# The published λ; of IMDB's for its part, and of the tweets' for the posts in their place.
+STRENGTHS = {
+    "sst": 5.25e-4,
+    "imdb": 8e-4,
+    "imdb_5k": 8e-4,
+    "ag_news": 5e-4,
+    "20news_sports": 5e-4,
+    "psytar": 5e-4,
+}
+
+# Added to a seed for initial values that are not the base model's; the largest such number.
+ADVERSARY_SEED = 2_000_003
+_MOST_SEED = 2**63 - 1 - ADVERSARY_SEED
+
+CELLS = "cells"  # the folder of all cells
+_COSTS = {"sst": 1.0, "20news_sports": 1.0, "ag_news": 0.8, "imdb_5k": 3.5, "imdb": 20.0}
+_ENCODER_COSTS = {"bilstm": 2.0, "cnn": 1.2, "mlp": 0.6}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is trained and measured, and how; what cuts a study's size is an option.
+
+    Args:
+        datasets: of the grid, names of `data.presets`.
+        seeds: of the grid; initial parameters and batches.
+        encoders, attentions: the grid.
+        mechanisms: of the grid: `softmax`, also `sparsemax`.
+        studies: `grid` (Figure 2), `gumbel` (Table 5), `fix` (Table 2), `adversary` (Tables 3
+            and 4).
+        small_datasets, small_seeds: of the studies but the grid.
+        vectors: a file of word vectors; None starts from random ones of `embedding_size`.
+        embedding_size: see there.
+        hidden_size: of BiLSTM (a direction) and MLP.
+        channels: filters of each width of the CNN; the paper can be read as 128, Jain & Wallace
+            have 32.
+        attention_size: width of additive and deep attention; None: half the encoder's output.
+        attention_depth: layers of deep attention after its first.
+        scaled_dot: dot attention divides by the square root of the width, as Jain & Wallace do.
+        activation: of the MLP: `tanh` (Jain & Wallace's code) or `relu`.
+        temperature, gumbel_noise, gumbel_hard: of Gumbel-softmax, see `ModelConfig`.
+        epochs: of every model but adversaries.
+        selection: of the epoch, by dev `auc` (Jain & Wallace) or `accuracy`.
+        class_weights: in training, `balanced` (Jain & Wallace) or `none`.
+        attention_weight_decay: 0 (Jain & Wallace), or 1e-5 as of the rest.
+        adversary_epochs, adversary_patience: at most, and without a lower training loss.
+        strength: λ of all adversaries; None takes the published ones.
+        tvd: of the outputs' difference in the adversary's loss; 0.5 as published, or 1.
+        max_tokens: documents are cut after so many words.
+        max_train, max_test: documents, at most.
+        ranks, clusters, codebook, algorithm, output_clusters, output_space, exclude, shuffles,
+            max_ranks: of the measurement, see `mi.Config`.
+        backend: of the engine.
+
+    Raises:
+        RunError: a name that is not known, or a number out of range.
+
+    Source:
+        Wen, Subbalakshmi and Yang 2022, section 5 and appendix A.
+
+    Example:
+        >>> Options(seeds=(0,)).studies
+        ('grid', 'gumbel', 'fix', 'adversary')
+    """
+
+    datasets: tuple[str, ...] = DATASETS
+    seeds: tuple[int, ...] = (0, 1, 2)
+    encoders: tuple[str, ...] = ENCODERS
+    attentions: tuple[str, ...] = ATTENTIONS
+    mechanisms: tuple[str, ...] = ("softmax",)
+    studies: tuple[str, ...] = STUDIES
+    small_datasets: tuple[str, ...] = SMALL_DATASETS
+    small_seeds: tuple[int, ...] = (0,)
+    vectors: str | None = None
+    embedding_size: int = 300
+    hidden_size: int = 128
+    channels: int = 32
+    attention_size: int | None = None
+    attention_depth: int = 2
+    scaled_dot: bool = False
+    activation: str = "tanh"
+    temperature: float = 0.8
+    gumbel_noise: str = "fresh"
+    gumbel_hard: bool = False
+    epochs: int = 8
+    selection: str = "auc"
+    class_weights: str = "balanced"
+    attention_weight_decay: float = 0.0
+    adversary_epochs: int = 80
+    adversary_patience: int = 10
+    strength: float | None = None
+    tvd: float = 0.5
+    max_tokens: int | None = None
+    max_train: int | None = None
+    max_test: int | None = None
+    ranks: int | str = "both"
+    clusters: int | str = "largest"
+    codebook: str = "rank"
+    algorithm: str = "full"
+    output_clusters: int = 5
+    output_space: str = "logit"
+    exclude: str = "masked"
+    shuffles: int = 100
+    max_ranks: int | None = None
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("datasets", tuple(PRESETS)),
+            ("small_datasets", tuple(PRESETS)),
+            ("encoders", ENCODERS),
+            ("attentions", ATTENTIONS),
+            ("mechanisms", ("softmax", "sparsemax")),
+            ("studies", STUDIES),
+        ):
+            given = getattr(self, name)
+            if not given:
+                raise RunError(f"{name} is empty; at least one of {', '.join(known)} is needed")
+            unknown = [item for item in given if item not in known]
+            if unknown or len(set(given)) < len(given):
+                raise RunError(
+                    f"{name} is {', '.join(map(str, given))}; distinct names of "
+                    f"{', '.join(known)} are needed"
+                )
+        for name in ("seeds", "small_seeds"):
+            seeds = getattr(self, name)
+            fits = seeds and min(seeds) >= 0 and max(seeds) <= _MOST_SEED
+            if not fits or len(set(seeds)) < len(seeds):
+                raise RunError(
+                    f"{name} is {seeds}; distinct numbers from 0 to {_MOST_SEED} are needed"
+                )
+        for name in (
+            "hidden_size", "channels", "epochs", "adversary_epochs", "adversary_patience",
+            "embedding_size", "attention_size", "max_tokens", "max_train", "max_test",
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RunError(f"{name} is {value}; at least 1 is needed")
+        if self.strength is not None and not 0 <= self.strength < math.inf:
+            raise RunError(f"strength is {self.strength}; a number from 0 is needed")
+        if not 0 < self.tvd < math.inf:
+            raise RunError(f"tvd is {self.tvd}; a number above 0 is needed")
+        self.measurement("normal")
+        try:
+            for encoder in ENCODERS:
+                self.model(Cell("sst", encoder, BEST[1], "softmax", "normal"))
+            self.training(0)
+        except ValueError as error:
+            raise RunError(str(error)) from error
+
+    def model(self, cell: Cell) -> ModelConfig:
+        """Configure the model of a cell."""
+        config = wen.jain_wallace(
+            cell.encoder,
+            cell.attention,
+            cell.mechanism,
+            embedding_size=self.embedding_size,
+            hidden_size=self.hidden_size,
+            channels=self.channels,
+            seed=cell.seed,
+        )
+        return replace(
+            config,
+            attention_size=self.attention_size or config.attention_size,
+            attention_depth=self.attention_depth,
+            attention_scaled=self.scaled_dot,
+            activation=self.activation,  # type: ignore[arg-type]
+            temperature=self.temperature,
+            gumbel_noise=self.gumbel_noise,  # type: ignore[arg-type]
+            gumbel_hard=self.gumbel_hard,
+        )
+
+    def training(self, seed: int) -> TrainConfig:
+        """Configure the training of all models but adversaries."""
+        return replace(
+            train_config.jain_wallace(epochs=self.epochs, seed=seed),
+            selection=self.selection,  # type: ignore[arg-type]
+            class_weights=self.class_weights,  # type: ignore[arg-type]
+            attention_weight_decay=self.attention_weight_decay,
+        )
+
+    def measurement(self, variant: str) -> mi.Config:
+        """Give the measurement's configuration for a variant."""
+        # Without attention there are no weights to correlate with but the ranks, which are
+        # positions then.
+        uniform = variant == "attention_uniform"
+        try:
+            return mi.Config(
+                ranks=self.ranks,  # type: ignore[arg-type]
+                clusters=self.clusters,  # type: ignore[arg-type]
+                codebook=self.codebook,  # type: ignore[arg-type]
+                algorithm=self.algorithm,  # type: ignore[arg-type]
+                output_clusters=self.output_clusters,
+                output_space=self.output_space,  # type: ignore[arg-type]
+                exclude=self.exclude,  # type: ignore[arg-type]
+                shuffles=self.shuffles,
+                max_ranks=self.max_ranks,
+                constant_attention="by_position" if uniform else "undefined",
+                backend=self.backend,
+            )
+        except ValueError as error:
+            raise RunError(str(error)) from error
+
+    def used_for_data(self) -> dict[str, Any]:
+        """Give the options that the prepared data depend on."""
+        return {name: getattr(self, name) for name in ("max_tokens", "max_train", "max_test")}
+
+    def used(self, cell: Cell) -> dict[str, Any]:
+        """Give the options that a cell's numbers depend on, beside which cell it is.
+
+        Of the word vectors the file's name: where it lies makes no other numbers.
+        """
+        options = dataclasses.asdict(self)
+        for name in (
+            "datasets", "seeds", "encoders", "attentions", "mechanisms", "studies",
+            "small_datasets", "small_seeds",
+        ):  # fmt: skip
+            del options[name]
+        unused = {"channels"} if cell.encoder != "cnn" else {"hidden_size"}
+        if cell.encoder != "mlp":
+            unused |= {"activation"}
+        if cell.attention != "dot":
+            unused |= {"scaled_dot"}
+        if cell.attention == "dot":
+            unused |= {"attention_size"}
+        if cell.attention != "deep":
+            unused |= {"attention_depth"}
+        if cell.mechanism != "gumbel":
+            unused |= {"temperature", "gumbel_noise", "gumbel_hard"}
+        if cell.variant != "adversary":
+            unused |= {"adversary_epochs", "adversary_patience", "strength", "tvd"}
+        if self.vectors is not None:
+            unused |= {"embedding_size"}
+            options["vectors"] = Path(self.vectors).name
+        return {name: value for name, value in options.items() if name not in unused}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One trained model with its measurements: which data, which parts, which way, which seed."""
+
+    dataset: str
+    encoder: str
+    attention: str
+    mechanism: str
+    variant: str
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """The name, as in the manifest and as a folder."""
+        model = f"{self.encoder}-{self.attention}-{self.mechanism}"
+        return f"{CELLS}/{self.dataset}/{model}-{self.variant}-{self.seed}"
+
+    @property
+    def cost(self) -> float:
+        """How long it takes, roughly, against others."""
+        several = {"adversary": 5.0, "normal": 1.4 if self.mechanism == "gumbel" else 1.0}
+        return size_of(self.dataset) * _ENCODER_COSTS[self.encoder] * several.get(self.variant, 1.0)
+
+    @property
+    def base(self) -> Cell | None:
+        """The cell whose model this one starts from."""
+        if self.variant == "normal":
+            return None
+        return replace(self, variant="normal")
+
+
+def size_of(dataset: str) -> float:
+    """How long a model takes on a data set, roughly, against others."""
+    return _COSTS.get(dataset, 1.0)

@@ -1,0 +1,367 @@
+"""The units of the studies of Wen et al.: the data of a data set, and a cell each.
+
+A cell is one trained model with its measurements, in a folder of its own. Cells that need another's
+model wait for it; the rest run in any order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fastattnerase import mi
+from fastattnerase.data import DataConfig, PreparedCorpus
+from fastattnerase.data.presets import read_prepared, write_preset
+from fastattnerase.models import (
+    AttentionClassifier,
+    Objective,
+    TrainConfig,
+    build_model,
+    evaluate,
+    load_model,
+    save_model,
+    train,
+)
+from fastattnerase.runs import rundir
+from fastattnerase.runs.progress import Reporting
+from fastattnerase.runs.shape import CELL, check_shape
+from fastattnerase.runs.workspace import MANIFEST, Record, Report, Unit, Workspace
+from fastattnerase.sources import ModelSource
+from fastattnerase.studies.wen import models
+from fastattnerase.studies.wen.options import (
+    ADVERSARY_SEED,
+    BEST,
+    STRENGTHS,
+    VARIANTS,
+    Cell,
+    Options,
+    size_of,
+)
+
+
+class Wen(Workspace):
+    """The studies in a folder.
+
+    Args:
+        options: the studies.
+        root: the folder with a folder of each data set.
+        out: the folder of everything that is made.
+        device: where models are trained.
+
+    Example:
+        >>> from pathlib import Path
+        >>> options = Options(datasets=("sst",), seeds=(0,), studies=("grid",))
+        >>> len(Wen(options, Path("data"), Path("runs/wen")).units())
+        10
+    """
+
+    record_name = rundir.RESULT
+
+    def __init__(self, options: Options, root: Path, out: Path, device: str = "cpu") -> None:
+        super().__init__(out)
+        self.options = options
+        self.root = root
+        self.device = device
+
+    def cells(self) -> list[Cell]:
+        """List the cells, each after the one whose model it starts from."""
+        cells: dict[Cell, None] = {}
+        for cell in self._wanted():
+            if cell.base is not None:
+                cells[cell.base] = None
+            cells[cell] = None
+        return list(cells)
+
+    def datasets(self) -> list[str]:
+        """List the data sets of the cells."""
+        return list(dict.fromkeys(cell.dataset for cell in self.cells()))
+
+    def _wanted(self) -> Iterator[Cell]:
+        o = self.options
+        if "grid" in o.studies:
+            for seed in o.seeds:
+                for dataset in o.datasets:
+                    for mechanism in o.mechanisms:
+                        for e in o.encoders:
+                            for a in o.attentions:
+                                yield Cell(dataset, e, a, mechanism, "normal", seed)
+        for seed in o.small_seeds:
+            for dataset in o.small_datasets:
+                if "gumbel" in o.studies:
+                    for e in o.encoders:
+                        for a in o.attentions:
+                            for mechanism in ("softmax", "gumbel"):
+                                yield Cell(dataset, e, a, mechanism, "normal", seed)
+                for variant in VARIANTS[1:]:
+                    study = "adversary" if variant == "adversary" else "fix"
+                    if study in o.studies:
+                        yield Cell(dataset, *BEST, "softmax", variant, seed)
+
+    # --- what the files hold ---------------------------------------------------------------------
+
+    def units(self) -> list[Unit]:
+        """List the data sets and the cells, each after those that it needs."""
+        units: dict[Unit, None] = {}
+        for cell in self.cells():
+            data = self.data_unit(cell.dataset)
+            units[data] = None
+            units[self.unit_of(cell)] = None
+        return list(units)
+
+    def data_unit(self, dataset: str) -> Unit:
+        """Give the unit that prepares a data set."""
+        return Unit(
+            f"data/{dataset}",
+            partial(self._prepare, dataset),
+            partial(self._data_state, dataset),
+            cost=0.2 * size_of(dataset),
+        )
+
+    def unit_of(self, cell: Cell) -> Unit:
+        """Give the unit of a cell."""
+        base = () if cell.base is None else (cell.base.key,)
+        return Unit(
+            cell.key,
+            partial(self._cell, cell),
+            partial(self._state, cell),
+            (f"data/{cell.dataset}", *base),
+            cost=cell.cost,
+        )
+
+    def _data_state(self, dataset: str) -> dict[str, Any]:
+        nothing = dict.fromkeys(("encoder", "attention", "mechanism", "variant"), "")
+        return {
+            "unit": {"dataset": dataset, **nothing, "seed": 0},
+            "options": self.options.used_for_data(),
+        }
+
+    def _state(self, cell: Cell) -> dict[str, Any]:
+        options = self.options.used(cell) | {"device": self.device}
+        return {"unit": dataclasses.asdict(cell), "options": options}
+
+    def write_record(self, unit: Unit, record: Record) -> dict[str, Any]:
+        """Write the numbers with the state and the time beside them."""
+        return record.numbers | {"state": unit.state(), "seconds": record.seconds}
+
+    def read_record(self, content: dict[str, Any], path: Path) -> Record:
+        """Read what a unit found; the state and the time are among its numbers.
+
+        Raises:
+            RunError: the file is damaged.
+        """
+        check_shape(content, CELL, path)
+        return Record(content["seconds"], content)
+
+    def changes(self, content: dict[str, Any], unit: Unit) -> list[str] | None:
+        """Compare the options in a result's file with those of now."""
+        state = content["state"]
+        # Results of the first version name all options, the vectors' folder, the device apart.
+        before = {"device": state.get("device")} | state["options"]
+        if before.get("vectors") is not None:
+            before["vectors"] = Path(before["vectors"]).name
+        changed = [
+            f"{name} is {before.get(name)!r} there and {value!r} here"
+            for name, value in unit.state()["options"].items()
+            if before.get(name) != value
+        ]
+        return changed or None
+
+    def run(self, unit: Unit, report: Report) -> Record:
+        """Do a unit and write its result; a checkpoint is of no use then."""
+        record = super().run(unit, report)
+        shutil.rmtree(self.folder(unit.key) / "checkpoint", ignore_errors=True)  # data have none
+        return record
+
+    def write_manifest(self) -> dict[str, Any]:
+        """Write which units there are and which are done."""
+        units = {}
+        for unit in self.units():
+            record = self.done(unit)
+            units[unit.key] = {
+                "done": record is not None,
+                "seconds": None if record is None else record.seconds,
+            }
+        manifest = {"options": _jsonable(dataclasses.asdict(self.options)), "units": units}
+        rundir.write_json(self.out / MANIFEST, manifest | rundir.provenance())
+        return manifest
+
+    def results(self) -> dict[Cell, dict[str, Any]]:
+        """Give the results of all finished cells of this study."""
+        found = ((cell, self.done(self.unit_of(cell))) for cell in self.cells())
+        return {cell: record.numbers for cell, record in found if record is not None}
+
+    # --- units -----------------------------------------------------------------------------------
+
+    def _prepare(self, dataset: str, folder: Path, report: Report) -> dict[str, Any]:
+        o = self.options
+        about = write_preset(
+            dataset,
+            self.root,
+            folder / "prepared",
+            max_tokens=o.max_tokens,
+            max_train=o.max_train,
+            max_test=o.max_test,
+        )
+        return {"about": about}
+
+    def load_data(self, dataset: str) -> tuple[PreparedCorpus, DataConfig]:
+        """Load the prepared data of a data set, with the word vectors."""
+        folder = self.folder(f"data/{dataset}") / "prepared"
+        return read_prepared(folder, vectors=self.options.vectors)
+
+    def _cell(self, cell: Cell, folder: Path, report: Report) -> dict[str, Any]:
+        prepared, data_config = self.load_data(cell.dataset)
+        base = None if cell.base is None else self._load(cell.base)
+        model, objective, training = self._untrained(cell, prepared, base)
+        trained = train(
+            model,
+            prepared.train,
+            prepared.dev,
+            training,
+            folder,
+            progress=Reporting(lambda share: report(0.8 * share), training.epochs),
+            device=self.device,
+            description={"variant": cell.variant},
+            objective=objective,
+        )
+        report(0.8)
+        tested = evaluate(model, prepared.test)
+        result: dict[str, Any] = {
+            "accuracy": tested.accuracy,
+            "f1": f1(tested.decisions.numpy(), tested.labels.numpy()),
+            "auc": None if math.isnan(tested.auc) else tested.auc,
+            "dev_accuracy": trained.dev_accuracy,
+            "best_epoch": trained.best_epoch,
+            "epochs": len(trained.history),
+            "documents": {
+                split: len(getattr(prepared, split)) for split in ("train", "dev", "test")
+            },
+            "vectors_found": prepared.vectors_found,
+        }
+        result["measurements"] = {
+            name: self._measure(cell, name, measured, prepared, folder)
+            for name, measured in self._measured(cell, model, prepared)
+        }
+        keys = [document.id for document in prepared.test]
+        if cell.mechanism == "softmax":
+            outputs = models.Outputs(model, [prepared.test])
+            if model.erases_scores:
+                result["attention"] = models.attention_shape(outputs, keys)
+            if cell.variant == "adversary":
+                assert base is not None
+                apart = models.divergence(outputs, models.Outputs(base, [prepared.test]), keys)
+                result["divergence"] = dataclasses.asdict(apart)
+                result["strength"] = self._strength(cell.dataset)
+        if cell.variant in ("normal", "adversary"):
+            save_model(
+                folder / "model",
+                model,
+                vocabulary=prepared.vocabulary,
+                classes=prepared.classes,
+                data_config=data_config,
+                train_config=training,
+                metadata={
+                    "name": f"{cell.dataset} {cell.encoder} {cell.attention} {cell.mechanism}",
+                    "test_accuracy": tested.accuracy,
+                    "dev_accuracy": trained.dev_accuracy,
+                    "best_epoch": trained.best_epoch,
+                },
+            )
+        return result
+
+    def _load(self, cell: Cell) -> AttentionClassifier:
+        return load_model(self.folder(cell.key) / "model", device=self.device).model
+
+    def _untrained(
+        self, cell: Cell, prepared: PreparedCorpus, base: AttentionClassifier | None
+    ) -> tuple[AttentionClassifier, Objective | None, TrainConfig]:
+        """Make the model of a cell, its loss and its training."""
+        config = self.options.model(cell)
+        training = self.options.training(cell.seed)
+        if base is None:
+            size = len(prepared.classes)
+            model = build_model(config, prepared.vocabulary, size, prepared.embeddings)
+            return model, None, training
+        kind, _, reading = cell.variant.partition("_")
+        if kind == "attention":
+            model = models.fixed_attention(reading, config, prepared, base)
+            return model, None, training
+        if kind == "representation":
+            model = models.fixed_representation(reading, config, prepared, base)
+            return model, None, training
+        anew = replace(config, seed=config.seed + ADVERSARY_SEED)
+        model = build_model(anew, prepared.vocabulary, len(prepared.classes), prepared.embeddings)
+        imitated = models.Outputs(base, [prepared.train])
+        objective = models.adversary_objective(
+            imitated, self._strength(cell.dataset), self.options.tvd
+        )
+        training = replace(
+            training,
+            epochs=self.options.adversary_epochs,
+            patience=self.options.adversary_patience,
+            selection="train_loss",
+            class_weights="none",
+            first_epoch=1,
+        )
+        return model, objective, training
+
+    def _strength(self, dataset: str) -> float:
+        return STRENGTHS[dataset] if self.options.strength is None else self.options.strength
+
+    def _measured(
+        self, cell: Cell, model: AttentionClassifier, prepared: PreparedCorpus
+    ) -> Iterator[tuple[str, AttentionClassifier]]:
+        """Name the models to measure: with Gumbel also with noise, and with equal scores."""
+        if cell.mechanism != "gumbel":
+            yield "main", model
+            return
+        yield "noise_off", model
+        for name, attention in (("noise_on", cell.attention), ("equal_scores", "uniform")):
+            config = replace(model.config, gumbel_evaluation="on", attention=attention)
+            noisy = build_model(config, prepared.vocabulary, len(prepared.classes)).to(self.device)
+            state = model.state_dict()
+            noisy.load_state_dict({key: state[key] for key in noisy.state_dict()})
+            yield name, noisy.eval()
+
+    def _measure(
+        self,
+        cell: Cell,
+        name: str,
+        model: AttentionClassifier,
+        prepared: PreparedCorpus,
+        folder: Path,
+    ) -> dict[str, Any]:
+        """Measure a model; what makes the measurement impossible is a result, too."""
+        source = ModelSource(model, prepared.test, prepared.classes, {"cell": cell.key})
+        run = folder / f"mi-{name}"
+        if run.exists():  # of a killed call
+            shutil.rmtree(run)
+        found: dict[str, Any] = {"accuracy": evaluate(model, prepared.test).accuracy}
+        try:
+            mi.run(source, self.options.measurement(cell.variant), run, name=f"{cell.key} {name}")
+        except mi.MeasurementError as error:
+            return found | {"run": None, "reason": str(error)}
+        return found | {"run": run.name, "reason": ""}
+
+
+def f1(decisions: Any, labels: Any) -> float:
+    """Give the F1 score of class 1; 0 where nothing is decided or labelled so.
+
+    Example:
+        >>> import numpy as np
+        >>> f1(np.array([1, 1, 0, 0]), np.array([1, 0, 1, 0]))
+        0.5
+    """
+    hits = int(((decisions == 1) & (labels == 1)).sum())
+    total = int((decisions == 1).sum()) + int((labels == 1).sum())
+    return 2 * hits / total if total else 0.0
+
+
+def _jsonable(values: dict[str, Any]) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
