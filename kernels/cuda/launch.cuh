@@ -81,10 +81,11 @@ inline Needs find_needs(const SweepParams& p, std::int64_t row0, int R) {
   needs.singles = wants_singles(p) || needs.js || needs.drop;
   needs.single_kl = p.single_kl != nullptr;
   needs.logits = p.curve_logits != nullptr;
-  needs.divergence =
-      p.curve_js != nullptr || p.curve_kl != nullptr || p.curve_label_prob != nullptr;
-  needs.curves =
-      needs.logits || needs.divergence || p.curve_mass != nullptr || p.curve_decision != nullptr;
+  needs.curves = wants_any<kCurveOutputs>(p);
+  // All other curves are of the distribution over the classes.
+  constexpr std::uint64_t kOfSums =
+      output_set(OutputPlace::curve_mass, OutputPlace::curve_decision, OutputPlace::curve_logits);
+  needs.divergence = wants_any<kCurveOutputs & ~kOfSums>(p);
   return needs;
 }
 

@@ -396,13 +396,8 @@ FAE_DEV Here<kWarp, S, Idx> open() {
   }
 }
 
-__host__ FAE_DEV bool wants_singles(const SweepParams& p) {
-  return p.single_flip_label != nullptr || p.single_js != nullptr || p.single_kl != nullptr ||
-         p.single_drop != nullptr;
-}
-__host__ FAE_DEV bool wants_minimal(const SweepParams& p) {
-  return p.minimal_size != nullptr || p.minimal_flip_label != nullptr || p.minimal_order != nullptr;
-}
+__host__ FAE_DEV bool wants_singles(const SweepParams& p) { return wants_any<kSingleOutputs>(p); }
+__host__ FAE_DEV bool wants_minimal(const SweepParams& p) { return wants_any<kMinimalOutputs>(p); }
 
 template <typename T>
 FAE_DEV void write_real(void* array, bool is_double, std::int64_t index, T value) {
