@@ -7,7 +7,7 @@
 // Traffic: shared memory; device memory only for scores, given orders and keys, and the results.
 #pragma once
 
-#include "walk.cuh"
+#include "scan.cuh"
 
 namespace fae {
 
