@@ -5,8 +5,8 @@
 Every barrier is removed in turn, and the edits of EDITS shift an index, drop a bound or a rule. All
 mutants are built at once, in a copy of the sources in which each place asks a switch whether it is
 the broken one; then each is switched on in a process of its own that must fail a test: of
-test_paths.py, else of the contract. Prints a table (kernels/README.md holds the last one) and fails
-where a mutant survives that EQUIVALENT does not explain.
+test_paths.py, else of the contract. Prints a table (MUTANTS.md holds the last one) and fails where
+a mutant survives that EQUIVALENT does not explain.
 
 With --table, rows go to a file, and mutants that have one there are not run again: a run may be cut
 into parts of --seconds each.
@@ -42,7 +42,8 @@ SETTER = """
   m.def("set_mutant", [](int number) { emu::active_mutant = number; });
 """
 
-# file, text on the line (the first with it is meant), an expression there, and what it becomes
+# File (and function, where several have such a line), text that one line has, an expression there,
+# and what it becomes.
 EDITS: list[tuple[str, str, str, str]] = [
     ("sort.cuh", "mine = (mine > other)", "mine > other", "!keep_larger"),
     ("sort.cuh", "mine = (mine > other)", "keep_larger", "true"),
@@ -71,7 +72,7 @@ EDITS: list[tuple[str, str, str, str]] = [
      "2 * width >= launch.counters->longest"),
     ("scan.cuh", "(m == 0 && c < y)));", "m == 0 && c < y", "false"),
     ("scan.cuh", "near = near || (c != y && fabs(m) < tolerance);", "fabs(m) < tolerance", "false"),
-    ("scan.cuh", "static_cast<int>(order[anew(keep)", "n - 1 - t", "t"),
+    ("scan.cuh:walk_rankings", "static_cast<int>(order[anew(keep)", "n - 1 - t", "t"),
     ("scan.cuh", "k < chunk * active", "k < chunk * active", "k <= chunk * active"),
     ("scan.cuh", "const bool full = t == n - 1;", "t == n - 1", "t == n"),
     ("scan.cuh", "const bool flips = !full &&", "f.bias_label != y", "left"),
@@ -90,8 +91,8 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("scan.cuh", "event < 0 && empty_flips) event = -1", "empty_flips", "false"),
     ("scan.cuh", "for (int t = event + 1 > begin", "event + 1 > begin", "event > begin"),
     ("scan.cuh", "if (t > event) break;", "t > event", "t >= event"),
-    ("scan.cuh", "survives = survives || v.a", "v.a[item(t)] > 0", "true"),
-    ("scan.cuh", "close <= event && close < n", "close <= event", "true"),
+    ("scan.cuh:walk_plainly", "survives = survives || v.a", "v.a[item(t)] > 0", "true"),
+    ("scan.cuh:walk_plainly", "close <= event && close < n", "close <= event", "true"),
     ("scan.cuh", "return chunk < 8 ? 8 : chunk;", "chunk < 8 ? 8 : chunk", "chunk"),
     ("scan.cuh", "return chunk <= kMostRanks ?", "chunk <= kMostRanks", "true"),
     ("facts.cuh", "return chunk < 8 ? 8 : chunk;", "chunk < 8", "false"),
@@ -130,7 +131,7 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("project.cuh", "if (index < last) write", "index < last", "true"),
     ("project.cuh", "for (int d = q * kVec; d < D; d +=", "d < D", "d < D - 1"),
     ("project.cuh", "for (int d = q * kVec; d < D; d +=", "q * kVec", "q * kVec + 1"),
-    ("project.cuh", "i = i < rows.n ? i : rows.n - 1;", "i < rows.n", "i <= rows.n"),
+    ("project.cuh:project_tile", "i = i < rows.n ? i : rows.n - 1;", "i < rows.n", "i <= rows.n"),
     ("project.cuh", "(c0 + c < rows.C ? c0 + c", "c0 + c < rows.C", "c0 + c <= rows.C"),
     ("project.cuh", "if (!is_finite(rounded)) rows.bad", "!is_finite(rounded)", "false"),
     ("project.cuh", "square > 1e-25 && square < 1e35", "square > 1e-25", "true"),
@@ -151,7 +152,7 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("layout.cuh", "l.s = reserve", "items * l.cs * real_bytes", "items * l.cs * real_bytes - 16"),
     ("layout.cuh", "l.sums = reserve", "group_words(C) * 8", "group_words(C) * 4"),
     ("layout.cuh", "return P > 32 * each ?", "32 * each", "64 * each"),
-    ("team.cuh", "if (lane() >= o) up +=", "lane() >= o", "true"),
+    ("team.cuh:below", "if (lane() >= o) up +=", "lane() >= o", "true"),
     ("team.cuh", "w > warp(); --w", "w > warp()", "w > warp() + 1"),
     ("pack.cuh", "const bool taken = mine && end <= l.rows", "end <= l.rows", "true"),
     ("pack.cuh", "if (team.rank >= o) end += below", "team.rank >= o", "true"),
@@ -200,7 +201,7 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("project.cuh", "if (c0 + c < rows.C) s[c0", "c0 + c < rows.C", "true"),
     ("project.cuh", "if (!finite) rows.bad", "!finite", "false"),
     ("project.cuh", "squares > 1e-25f && squares", "squares > 1e-25f", "true"),
-    ("project.cuh", "if (rows.items != nullptr)", "rows.items != nullptr", "false"),
+    ("project.cuh:project_tile", "if (rows.items != nullptr)", "rows.items != nullptr", "false"),
     ("project.cuh", "room >= size / 32 * staged", "room >= size / 32 * staged", "true"),
     ("project.cuh", "rows.n <= kMostPacked ?", "rows.n <= kMostPacked", "false"),
     ("scan.cuh", "take_smaller(least, flip_label, saved[c]", "saved[c] + after[c]", "after[c]"),
@@ -298,10 +299,13 @@ def instrument(folder: Path) -> list[Mutant]:
     found: list[Mutant] = []
     lines = {p.name: p.read_text().splitlines() for p in sorted(folder.glob("*.cu*"))}
     edits: dict[tuple[str, int, str], list[tuple[int, str]]] = {}
-    for name, text, old, new in EDITS:
+    for where, text, old, new in EDITS:
+        name, _, inside = where.partition(":")
         at = [i for i, line in enumerate(lines[name]) if text in line]
-        if not at or old not in lines[name][at[0]]:
-            raise SystemExit(f"{name}: no line has {text!r} with {old!r}; update EDITS")
+        if inside:
+            at = [i for i in at if function_of(lines[name], i) == inside]
+        if len(at) != 1 or old not in lines[name][at[0]]:
+            raise SystemExit(f"{where}: {len(at)} lines have {text!r} with {old!r}; update EDITS")
         edits.setdefault((name, at[0], old), []).append((len(found), new))
         function = function_of(lines[name], at[0])
         found.append(Mutant(name, function, f"`{old}` becomes `{new}`"))

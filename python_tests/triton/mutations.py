@@ -3,7 +3,7 @@
     python python_tests/triton/mutations.py [--only TEXT] [--table FILE] [--seconds N]
 
 Each mutant is a copy of a kernel's file with one edit, imported in the place of the original by a
-process of its own that must fail a test of this folder. kernels/README.md holds the last table.
+process of its own that must fail a test of this folder. MUTANTS.md holds the last table.
 """
 
 from __future__ import annotations
@@ -73,9 +73,8 @@ def main() -> None:
         text = (KERNELS / name).read_text()
         if text.count(old) != 1:
             raise SystemExit(f"{name}: {old!r} is there {text.count(old)} times; update EDITS")
-        line = text[: text.index(old)].count("\n") + 1
         name_of = f"`{old}` becomes `{new}`".replace("|", "\\|")
-        places.append(f"| `{name}:{line}` | {name_of}")
+        places.append(f"| `{name}` | {name_of}")
     survivors = mutants.judge_all(mutants.Judge(places, switch_on, {}, options), TESTS)
     raise SystemExit(1 if survivors else 0)
 
