@@ -466,6 +466,23 @@ class AttentionBatch:
         return self._head_bias
 
     @property
+    def packed(self) -> tuple[Tensor, Tensor, Tensor, bool]:
+        """The items as the engine takes them: the first four fields of `Problem`."""
+        return self._values, self.offsets, self._attention, self.is_scores
+
+    @property
+    def linear_head(self) -> tuple[Tensor, Tensor]:
+        """The linear head as the engine takes it: weight [C, H, D], bias [C] or [B, C]."""
+        assert self._head_weight is not None
+        assert self._head_bias is not None
+        return self._head_weight, self._head_bias
+
+    def call_head(self, pooled: Tensor, instances: Tensor) -> Tensor:
+        """Call the callable head on pooled vectors [M, H, D] of instances [M]: logits [M, C]."""
+        assert self.head is not None
+        return self.head(pooled if self._several else pooled[:, 0], self._rows[instances])
+
+    @property
     def device(self) -> torch.device:
         """Where all tensors of the batch are."""
         return self._values.device

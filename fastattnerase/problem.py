@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import IntEnum
-from typing import Annotated, Literal, NamedTuple, get_type_hints
+from functools import cache
+from operator import itemgetter
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import torch
 from torch import Tensor
@@ -27,7 +29,8 @@ class RankingKind(IntEnum):
     GIVEN_KEYS = 10
 
 
-@dataclass(frozen=True)
+# Not frozen, which would cost a tiny call a microsecond; nobody writes to one.
+@dataclass(eq=False)
 class Problem:
     """The inputs of one sweep, checked and in the form every backend takes.
 
@@ -135,24 +138,33 @@ def _read_table() -> tuple[Result, ...]:
 RESULTS = _read_table()
 # The bit of each result in `wants`; what every sweep fills has none.
 BIT = {name: 1 << i for i, name in enumerate(line.name for line in RESULTS if not line.always)}
+_AXES = "BCHPRT"
+_BITS = [BIT.get(line.name, 0) for line in RESULTS]
+
+
+@cache
+def _wanted(wants: int) -> list[tuple[Callable[[tuple[int, ...]], Any], ResultType]]:
+    """List the wanted results: what picks a shape out of the sizes of `_AXES`, and the type."""
+    lines = [line for line in RESULTS if line.always or wants & BIT[line.name]]
+    return [(itemgetter(*map(_AXES.index, line.axes)), line.dtype) for line in lines]
 
 
 def allocate(
     values: Tensor, offsets: Tensor, num_classes: int, num_rankings: int, wants: int
 ) -> list[Tensor]:
     """Allocate what a sweep over values [T, H, D] and offsets [B + 1] gives, in table order."""
-    B, (T, H) = offsets.shape[0] - 1, values.shape[:2]
-    sizes = {"B": B, "C": num_classes, "H": H, "P": T + B, "R": num_rankings, "T": T}
+    B, (T, H, _) = offsets.shape[0] - 1, values.shape
+    sizes = (B, num_classes, H, T + B, num_rankings, T)
     real = torch.float64 if values.dtype == torch.float64 else torch.float32
     dtypes = {"integer": torch.int64, "real": real, "double": torch.float64}
-    return [
-        values.new_empty([sizes[axis] for axis in line.axes], dtype=dtypes[line.dtype])
-        for line in RESULTS
-        if line.always or wants & BIT[line.name]
-    ]
+    empty = values.new_empty
+    return [empty(shape(sizes), dtype=dtypes[dtype]) for shape, dtype in _wanted(wants)]
 
 
 def as_outputs(results: Sequence[Tensor], wants: int) -> Outputs:
     """Give the results of `allocate` their names."""
-    names = [line.name for line in RESULTS if line.always or wants & BIT[line.name]]
-    return Outputs(**dict(zip(names, results, strict=True)))
+    if not wants:
+        return Outputs(*results)
+    given = iter(results)
+    named: list[Any] = [next(given) if bit & wants or not bit else None for bit in _BITS]
+    return Outputs(*named)

@@ -232,12 +232,8 @@ def operator_arguments(backend, wants):
     )
     order, scores = GOOD_ORDER, torch.arange(9.0)
     return (
-        batch._values,
-        batch.offsets,
-        batch._attention,
-        batch.is_scores,
-        batch._head_weight,
-        batch._head_bias,
+        *batch.packed,
+        *batch.linear_head,
         batch.ids,
         [0, 4, 9, 10],
         [0, 1, 0, 0],
@@ -258,7 +254,7 @@ def test_the_operators_pass_torchs_own_checks(backend, wants):
     batch = batch_of()
     torch.library.opcheck(
         torch.ops.fastattnerase.pooled_prefixes.default,
-        (batch._values, batch.offsets, batch._attention, False, GOOD_ORDER, True, 2, 7, backend),
+        (*batch.packed, GOOD_ORDER, True, 2, 7, backend),
     )
 
 

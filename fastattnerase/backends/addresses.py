@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastattnerase.problem import RESULTS, Outputs, PooledProblem, Problem
+from fastattnerase.problem import Outputs, PooledProblem, Problem
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
@@ -16,15 +16,19 @@ def readable(tensor: Tensor) -> Tensor:
     """The tensor itself, or a copy where rows overlap or the last stride is not one."""
     *strides, last = tensor.stride()
     width = tensor.shape[-1]
-    if (last == 1 or width == 1) and all(s == 0 or s >= width for s in strides):
-        return tensor
-    return tensor.contiguous()
+    if last != 1 and width != 1:
+        return tensor.contiguous()
+    for stride in strides:
+        if 0 < stride < width:
+            return tensor.contiguous()
+    return tensor
 
 
 def sweep_fields(problem: Problem, values: Tensor, out: Outputs, threads: int) -> dict[str, Any]:
     """The keywords of a native sweep, without scratch memory; `values` are readable."""
     bias = problem.head_bias
-    return _item_fields(problem, values, threads) | {
+    fields = _item_fields(problem, values, threads)
+    fields |= {
         "C": problem.head_weight.shape[0],
         "R": len(problem.rankings),
         "head_weight": problem.head_weight.data_ptr(),
@@ -39,8 +43,10 @@ def sweep_fields(problem: Problem, values: Tensor, out: Outputs, threads: int) -
         "keys_dtype": [_DTYPES[keys.dtype] for keys in problem.keys],
         "seed": problem.seed & 0xFFFFFFFFFFFFFFFF,
         "validate": int(problem.validate),
-        **{line.name: _address(getattr(out, line.name)) for line in RESULTS},
     }
+    for name, tensor in vars(out).items():
+        fields[name] = 0 if tensor is None else tensor.data_ptr()
+    return fields
 
 
 def pooled_fields(
@@ -79,8 +85,3 @@ def _item_fields(problem: Problem | PooledProblem, values: Tensor, threads: int)
         "workspace_bytes": 0,
         "num_threads": threads,
     }
-
-
-def _address(tensor: Tensor | None) -> int:
-    """Where a result goes; 0 where it is not wanted."""
-    return 0 if tensor is None else tensor.data_ptr()

@@ -36,16 +36,12 @@ def _run(
     if not 0 <= seed < 2**63:
         raise ValueError(f"seed: given {seed}, needed 0 to 2^63 - 1")
     if validate is None:
-        validate = batch._values.device.type == "cpu"
+        validate = batch.device.type == "cpu"
     if batch.head is not None:
         return sweep_callable(batch, plan, wants, seed, keep, backend, validate, max_bytes)
     results: list[Tensor] = sweep_op(
-        batch._values,
-        batch.offsets,
-        batch._attention,
-        batch.is_scores,
-        batch._head_weight,
-        batch._head_bias,
+        *batch.packed,
+        *batch.linear_head,
         batch.ids,
         plan.kinds,
         plan.args,

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -20,129 +21,87 @@ if os.environ.get("FASTATTNERASE_LOG") == "1":
     LOG.addHandler(logging.StreamHandler(sys.stderr))
 
 _KINDS = {int(kind): kind for kind in RankingKind}
+# How the schema of an operator spells the type of a record's field.
+_SPELLED = {
+    "Tensor": "Tensor",
+    "bool": "bool",
+    "int": "SymInt",
+    "tuple[RankingKind, ...]": "int[]",
+    "tuple[int, ...]": "int[]",
+    "tuple[Tensor, ...]": "Tensor[]",
+}
+
+
+def _arguments(record: type[Problem | PooledProblem]) -> list[str]:
+    """Spell the fields of a record as arguments of an operator, in their order."""
+    return [f"{_SPELLED[str(field.type)]} {field.name}" for field in fields(record)]
+
 
 # torch.library comes without annotations.
 _library: Any = torch.library
 _LIBRARY = _library.Library("fastattnerase", "DEF")
+# Operators take a record's fields one by one, since torch sees no tensor within an object.
+*_FIELDS, _VALIDATE = _arguments(Problem)
 _LIBRARY.define(
-    "sweep(Tensor values, Tensor offsets, Tensor attention, bool is_scores, Tensor head_weight, "
-    "Tensor head_bias, Tensor ids, int[] rankings, int[] ranking_args, Tensor[] orders, "
-    "Tensor[] keys, int seed, bool keep, int wants, str backend, bool validate) -> Tensor[]",
+    f"sweep({', '.join(_FIELDS)}, int wants, str backend, {_VALIDATE}) -> Tensor[]",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _LIBRARY.define(
-    "pooled_prefixes(Tensor values, Tensor offsets, Tensor attention, bool is_scores, "
-    "Tensor order, bool keep, SymInt begin, SymInt count, str backend) -> Tensor",
+    f"pooled_prefixes({', '.join(_arguments(PooledProblem))}, SymInt count, str backend) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
 
-def _sweep(
-    values: Tensor,
-    offsets: Tensor,
-    attention: Tensor,
-    is_scores: bool,
-    head_weight: Tensor,
-    head_bias: Tensor,
-    ids: Tensor,
-    rankings: Sequence[int],
-    ranking_args: Sequence[int],
-    orders: Sequence[Tensor],
-    keys: Sequence[Tensor],
-    seed: int,
-    keep: bool,
-    wants: int,
-    backend: str,
-    validate: bool,
-) -> list[Tensor]:
-    problem = Problem(
-        values,
-        offsets,
-        attention,
-        is_scores,
-        head_weight,
-        head_bias,
-        ids,
-        tuple([_KINDS[kind] for kind in rankings]),
-        tuple(ranking_args),
-        tuple(orders),
-        tuple(keys),
-        seed,
-        keep,
-        validate,
-    )
-    chosen = choose(backend, values.device.type, problem)
-    if LOG.isEnabledFor(logging.DEBUG):
-        _log("sweep", chosen.name, values=values, attention=attention, head_weight=head_weight)
-    results = allocate(values, offsets, head_weight.shape[0], len(rankings), wants)
+def _read(args: Sequence[Any]) -> tuple[Problem, int, str]:
+    """Read the arguments of `sweep`: the problem, what is wanted of it, and the backend."""
+    *inputs, rankings, numbers, orders, keys, seed, keep, wants, backend, validate = args
+    kinds = tuple([_KINDS[kind] for kind in rankings])
+    inputs += kinds, tuple(numbers), tuple(orders), tuple(keys), seed, keep, validate
+    return Problem(*inputs), wants, backend
+
+
+def _sweep(*args: Any) -> list[Tensor]:
+    problem, wants, backend = _read(args)
+    chosen = choose(backend, problem.values.device.type, problem)
+    _log("sweep", chosen.name, problem, "head_weight")
+    results = _allocate(problem, wants)
     chosen.sweep(problem, as_outputs(results, wants))
     return results
 
 
-def _sweep_fake(
-    values: Tensor,
-    offsets: Tensor,
-    attention: Tensor,
-    is_scores: bool,
-    head_weight: Tensor,
-    head_bias: Tensor,
-    ids: Tensor,
-    rankings: Sequence[int],
-    ranking_args: Sequence[int],
-    orders: Sequence[Tensor],
-    keys: Sequence[Tensor],
-    seed: int,
-    keep: bool,
-    wants: int,
-    backend: str,
-    validate: bool,
-) -> list[Tensor]:
-    return allocate(values, offsets, head_weight.shape[0], len(rankings), wants)
+def _sweep_fake(*args: Any) -> list[Tensor]:
+    problem, wants, _ = _read(args)
+    return _allocate(problem, wants)
 
 
-def _allocate_pooled(values: Tensor, count: int) -> Tensor:
-    real = torch.float64 if values.dtype == torch.float64 else torch.float32
-    return values.new_empty((count, *values.shape[1:]), dtype=real)
+def _allocate(problem: Problem, wants: int) -> list[Tensor]:
+    C, R = problem.head_weight.shape[0], len(problem.rankings)
+    return allocate(problem.values, problem.offsets, C, R, wants)
 
 
-def _pooled_prefixes(
-    values: Tensor,
-    offsets: Tensor,
-    attention: Tensor,
-    is_scores: bool,
-    order: Tensor,
-    keep: bool,
-    begin: int,
-    count: int,
-    backend: str,
-) -> Tensor:
-    chosen = choose(backend, values.device.type)
-    if LOG.isEnabledFor(logging.DEBUG):
-        _log("pooled_prefixes", chosen.name, values=values, attention=attention, order=order)
-    pooled = _allocate_pooled(values, count)
-    chosen.pooled_prefixes(
-        PooledProblem(values, offsets, attention, is_scores, order, keep, begin), pooled
-    )
+def _pooled_prefixes(*args: Any) -> Tensor:
+    *inputs, _, backend = args
+    problem = PooledProblem(*inputs)
+    chosen = choose(backend, problem.values.device.type)
+    _log("pooled_prefixes", chosen.name, problem, "order")
+    pooled = _pooled_prefixes_fake(*args)
+    chosen.pooled_prefixes(problem, pooled)
     return pooled
 
 
-def _pooled_prefixes_fake(
-    values: Tensor,
-    offsets: Tensor,
-    attention: Tensor,
-    is_scores: bool,
-    order: Tensor,
-    keep: bool,
-    begin: int,
-    count: int,
-    backend: str,
-) -> Tensor:
-    return _allocate_pooled(values, count)
+def _pooled_prefixes_fake(*args: Any) -> Tensor:
+    values, count = args[0], args[-2]
+    real = torch.float64 if values.dtype == torch.float64 else torch.float32
+    pooled: Tensor = values.new_empty((count, *values.shape[1:]), dtype=real)  # [count, H, D]
+    return pooled
 
 
-def _log(op: str, backend: str, **tensors: Tensor) -> None:
-    shown = ", ".join(f"{name} {t.dtype} {list(t.shape)}" for name, t in tensors.items())
-    LOG.debug("%s on %s (%s): %s", op, backend, tensors["values"].device, shown)
+def _log(op: str, backend: str, problem: Problem | PooledProblem, last: str) -> None:
+    """Log a call with the shapes and dtypes of its largest tensors, where that is asked for."""
+    if LOG.isEnabledFor(logging.DEBUG):
+        tensors = {name: getattr(problem, name) for name in ("values", "attention", last)}
+        shown = ", ".join(f"{name} {t.dtype} {list(t.shape)}" for name, t in tensors.items())
+        LOG.debug("%s on %s (%s): %s", op, backend, problem.values.device, shown)
 
 
 _LIBRARY.impl("sweep", _sweep, "CompositeExplicitAutograd")
