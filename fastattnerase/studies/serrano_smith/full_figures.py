@@ -13,16 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
+from fastattnerase.report.figures import STYLE, add_legend, fitted
 from fastattnerase.studies.serrano_smith.experiment import CELLS, RULES, Result
-from fastattnerase.studies.serrano_smith.figures import (
-    COLOURS,
-    NAMES,
-    STYLE,
-    STYLES,
-    add_legend,
-    fill,
-    fitted,
-)
+from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, STYLES, fill
 from fastattnerase.studies.serrano_smith.grid import Grid
 
 _BINS = 10  # of Δα

@@ -17,8 +17,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from fastattnerase.report.figures import STYLE, fitted
 from fastattnerase.studies.serrano_smith.experiment import RANKINGS, SINGLE_RANKINGS, Result
-from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, STYLE, fill, fitted
+from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, fill
 from fastattnerase.studies.serrano_smith.grid import Grid
 
 Floats = NDArray[np.float64]

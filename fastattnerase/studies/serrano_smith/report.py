@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 from markupsafe import Markup
 
+from fastattnerase.report import page
+from fastattnerase.report.figures import inline
+from fastattnerase.report.figures import save as save_figure
+from fastattnerase.report.tables import save as save_table
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith import figures, full_figures, paper_figures, sentences
 from fastattnerase.studies.serrano_smith.experiment import SINGLE_RANKINGS, Result
 from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange
-from fastattnerase.studies.serrano_smith.tables import latex, paper_tables, tables
+from fastattnerase.studies.serrano_smith.tables import paper_tables, tables
 
 PAGE = "report.html"
 _LABELS = {
@@ -93,38 +96,33 @@ def build(results: Sequence[Result], folder: Path) -> Path:
     for part in ("figures", "tables", "paper"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     for name, draw in figures.FIGURES.items():
-        figures.save(figures.side_by_side(draw, results), folder / "figures" / name)
+        save_figure(figures.side_by_side(draw, results), folder / "figures" / name)
     grid = arrange(results)
     of_paper, better = [], []
     for name, figure in paper_figures.figures(grid):
-        figures.save(figure, folder / "paper" / name, kinds=("png", "pdf"))
+        save_figure(figure, folder / "paper" / name, kinds=("png", "pdf"))
         shown = ", ".join(paper_figures.models_of(name, grid))
         of_paper.append((name, _CAPTIONS[name].format(models=shown)))
     for name, figure in full_figures.figures(grid):
-        figures.save(figure, folder / "figures" / name, kinds=("png", "pdf"))
+        save_figure(figure, folder / "figures" / name, kinds=("png", "pdf"))
         picture = (folder / "figures" / f"{name}.png").read_bytes()
         better.append((name, _CAPTIONS[name], base64.b64encode(picture).decode()))
     paper_form = paper_tables(grid)
     for place, made in (("tables", tables(results)), ("paper", paper_form)):
         for name, table in made.items():
-            table.to_csv(folder / place / f"{name}.csv", index=False)
             numbers = "%.1f" if name.startswith(("table-", "figure-")) else "%.4g"
-            (folder / place / f"{name}.tex").write_text(latex(table, numbers), encoding="utf-8")
+            save_table(table, folder / place / name, numbers)
     found = findings(grid)
 
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("fastattnerase.studies.serrano_smith"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters |= {
-        "percent": sentences.percent,
-        "number": sentences.number,
-        "times": sentences.times,
-    }
-    page = environment.get_template("report.html.j2").render(
+    return page.write(
+        folder / PAGE,
+        "fastattnerase.studies.serrano_smith",
+        "report.html.j2",
+        filters={
+            "percent": sentences.percent,
+            "number": sentences.number,
+            "times": sentences.times,
+        },
         models=[_model(result) for result in results],
         grid=grid,
         findings=found,
@@ -141,10 +139,6 @@ def build(results: Sequence[Result], folder: Path) -> Path:
         good=sentences.GOOD,
         fair=sentences.FAIR,
     )
-    partial = folder / f"{PAGE}.partial"
-    partial.write_text(page, encoding="utf-8")
-    partial.replace(folder / PAGE)
-    return folder / PAGE
 
 
 def _shown(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
@@ -170,9 +164,7 @@ def _model(result: Result) -> dict[str, Any]:
         "paragraphs": sentences.paragraphs(result),
         "figures": {
             # Labels come from this module and names are escaped: the markup is ours.
-            figure: Markup(
-                figures.inline(figures.panel(draw, result), f"{name}: {_LABELS[figure]}")
-            )
+            figure: Markup(inline(figures.panel(draw, result), f"{name}: {_LABELS[figure]}"))
             for figure, draw in figures.FIGURES.items()
         },
         "exhibits": [_exhibit(exhibit, result) for exhibit in result.result["exhibits"]],

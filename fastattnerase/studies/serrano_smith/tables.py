@@ -287,9 +287,3 @@ def _gradient_first(grid: Grid) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
-
-
-def latex(table: pd.DataFrame, numbers: str = "%.4g") -> str:
-    """Write a table in LaTeX with the rules of booktabs; missing numbers are dashes."""
-    text: str = table.to_latex(index=False, escape=True, na_rep="--", float_format=numbers)
-    return text

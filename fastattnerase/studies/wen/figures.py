@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fastattnerase.studies.serrano_smith.figures import PANEL, STYLE
+from fastattnerase.report.figures import PANEL, STYLE
 from fastattnerase.studies.wen.options import ATTENTIONS, ENCODERS
 
 # Okabe and Ito's colours, told apart with any colour vision.

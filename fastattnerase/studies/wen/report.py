@@ -6,14 +6,14 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 import pandas as pd
 
+from fastattnerase.report import page
+from fastattnerase.report.figures import save as save_figure
+from fastattnerase.report.tables import latex
 from fastattnerase.runs import rundir
-from fastattnerase.studies.serrano_smith import figures
-from fastattnerase.studies.serrano_smith.tables import latex
-from fastattnerase.studies.wen import figures as wen_figures
+from fastattnerase.studies.wen.figures import figures
 from fastattnerase.studies.wen.open_points import POINTS
 from fastattnerase.studies.wen.tables import CHANCE_RULE, Claim, claims, collect
 from fastattnerase.studies.wen.units import Wen
@@ -174,17 +174,13 @@ def build(workspace: Wen, folder: Path) -> Path:
             printed = _printed(table, _PRINTED[name], titles)
             tex.write_text(latex(printed, "%.3f"), encoding="utf-8")
     drawn = []
-    for name, figure in wen_figures.figures(tables, titles):
-        figures.save(figure, folder / "figures" / name)
+    for name, figure in figures(tables, titles):
+        save_figure(figure, folder / "figures" / name)
         drawn.append((name, _CAPTIONS.get(name, f"Information by attention rank, {name}.")))
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("fastattnerase.studies.wen"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    page = environment.get_template("wen.html.j2").render(
+    return page.write(
+        folder / PAGE,
+        "fastattnerase.studies.wen",
+        "wen.html.j2",
         claims=[_claim(claim) for claim in found],
         chance=CHANCE_RULE,
         tables=[
@@ -202,10 +198,6 @@ def build(workspace: Wen, folder: Path) -> Path:
         files={name for name in tables if len(tables[name])},
         options=_options(workspace),
     )  # fmt: skip
-    partial = folder / f"{PAGE}.partial"
-    partial.write_text(page, encoding="utf-8")
-    partial.replace(folder / PAGE)
-    return folder / PAGE
 
 
 def _about(workspace: Wen) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from studies.serrano_smith.hand_made import HandMade
 
+from fastattnerase.report.tables import latex
 from fastattnerase.studies.serrano_smith import experiment, full_figures, paper_figures
 from fastattnerase.studies.serrano_smith.experiment import Config, Result
 from fastattnerase.studies.serrano_smith.figures import FIGURES, panel
@@ -18,7 +19,7 @@ from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange, without_single_sentences
 from fastattnerase.studies.serrano_smith.published_layout import export
 from fastattnerase.studies.serrano_smith.report import build
-from fastattnerase.studies.serrano_smith.tables import latex, paper_tables, tables
+from fastattnerase.studies.serrano_smith.tables import paper_tables, tables
 
 FAST = Config(resamples=5, exhibits=0, random_orders=2)
 STATISTICS = {

@@ -18,11 +18,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from studies.serrano_smith.hand_made import HandMade
 
 from fastattnerase import AttentionBatch
+from fastattnerase.report.figures import FORMATS
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk
 from fastattnerase.studies.serrano_smith import experiment, sentences
 from fastattnerase.studies.serrano_smith.experiment import Config, Result
-from fastattnerase.studies.serrano_smith.figures import FIGURES, FORMATS, panel
+from fastattnerase.studies.serrano_smith.figures import FIGURES, panel
 from fastattnerase.studies.serrano_smith.report import build
 from fastattnerase.studies.serrano_smith.tables import tables
 
