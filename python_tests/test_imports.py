@@ -17,7 +17,7 @@ HALLS = ("studies",)
 # What is being taken out; all three end empty.
 ROOMS_LEFT: set[tuple[str, ...]] = set()
 MODULES_LEFT: set[tuple[str, ...]] = set()
-READERS_LEFT = {("studies.wen", "studies.serrano_smith")}
+READERS_LEFT: set[tuple[str, str]] = set()
 
 Graph = dict[str, set[str]]
 

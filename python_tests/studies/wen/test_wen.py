@@ -297,7 +297,7 @@ def test_what_cannot_be_measured_is_said(finished: Wen, tmp_path: Path) -> None:
         ({"tvd": np.nan}, "tvd is nan; a number above 0 is needed"),
         ({"tvd": np.inf}, "tvd is inf; a number above 0 is needed"),
         ({"tvd": 0.0}, "tvd is 0.0; a number above 0 is needed"),
-        ({"temperature": np.nan}, "temperature: got nan; a positive number is needed"),
+        ({"temperature": np.nan}, "temperature: given nan, needed a positive number"),
         ({"attention_weight_decay": np.nan}, "attention_weight_decay: got nan"),
         ({"gumbel_noise": "old"}, "gumbel_noise: got 'old'; fresh or shared is needed"),
         ({"selection": "f1"}, "selection: got 'f1'"),

@@ -228,7 +228,7 @@ def test_options_that_are_no_sensible_numbers(study: tuple[Path, Path], tmp_path
     for option, message in (
         ("--tvd=nan", "tvd is nan; a number above 0 is needed"),
         ("--strength=-1", "strength is -1.0; a number from 0 is needed"),
-        ("--temperature=inf", "temperature: got inf"),
+        ("--temperature=inf", "temperature: given inf, needed a positive number"),
     ):
         arguments = ("--data-root", root, "--out", tmp_path / "out", *TINY, option)
         assert message in invoke("reproduce", "wen", *arguments, code=2).stderr
