@@ -25,21 +25,18 @@ from fastattnerase.backends.checks import check_contents
 from fastattnerase.problem import Outputs, PooledProblem, Problem, RankingKind
 from fastattnerase.status import Status
 
-_GRADIENT_KEYS = {
-    RankingKind.ATTENTION: "attention",
-    RankingKind.GRADIENT: "gradient",
-    RankingKind.PRODUCT: "product",
-    RankingKind.RENORMALIZED_GRADIENT: "renormalized",
-}
-_SINGLE_KEYS = {
-    RankingKind.LEAVE_ONE_OUT: "js_key",
-    RankingKind.LEAVE_ONE_OUT_DROP: "drop_key",
-}
+# Rankings whose keys a kernel writes that takes one row of them for each, named after the ranking.
+_BY_GRADIENT = (
+    RankingKind.ATTENTION,
+    RankingKind.GRADIENT,
+    RankingKind.PRODUCT,
+    RankingKind.RENORMALIZED_GRADIENT,
+)
+_BY_SINGLES = (RankingKind.LEAVE_ONE_OUT, RankingKind.LEAVE_ONE_OUT_DROP)
 _ORDERED_DIRECTLY = (RankingKind.GIVEN_ORDER, RankingKind.GREEDY, RankingKind.MINIMAL)
 # Classes whose minimal sets are searched at once: as many as fit this, but at least one.
 _MINIMAL_BYTES = 256 * 2**20
-_NEVER = 2**31 - 1  # FAR of kernels/triton/common.py
-_MAX_CLASSES = 4096
+_MAX_CLASSES = 4096  # what prefixes.py can count in 16 bits
 
 
 def _kernel(module: str) -> Any:
@@ -71,7 +68,7 @@ def _aligned(values: Tensor) -> Tensor:
 
 
 def _safe_offsets(offsets: Tensor, num_items: int) -> tuple[Tensor, Tensor]:
-    """Offsets that stay within the batch and never decrease, and which instances they changed."""
+    """Correct offsets that leave the batch or decrease, and mark the instances it changes."""
     safe = offsets.clamp(0, num_items).cummax(0).values  # [B + 1]
     wrong = safe != offsets  # [B + 1]
     return safe, (wrong[:-1] | wrong[1:]).to(torch.int32)
@@ -148,55 +145,56 @@ class _Sweep:
     out: Outputs
 
     def __post_init__(self) -> None:
-        problem = self.problem
+        problem, out = self.problem, self.out
         self.values = _aligned(problem.values[:, 0])  # [T, D]
-        self.attention = problem.attention[:, 0]  # [T]
         self.head_weight = _aligned(problem.head_weight[:, 0].contiguous())  # [C, D]
-        self.bias = problem.head_bias  # [C] or [B, C]
-        self.num_instances = len(problem.ids)
-        self.num_items, self.num_classes = len(self.values), len(self.head_weight)
-        self.offsets, self.invalid = _safe_offsets(problem.offsets, self.num_items)
-        contribution = torch.float64 if self.values.dtype == torch.float64 else torch.float32
-        self.contributions = self._new((self.num_items, self.num_classes), contribution)
-        self.weight = self._weight()  # [T], NaN marks a bad item
-        self.log_probabilities = self._new((self.num_instances, self.num_classes), torch.float64)
-        self.tolerance = self._new((self.num_instances,), torch.float64)
-        self.runner_up = self._new((self.num_instances,), torch.int64)
-        self.positive = self._new((self.num_instances,), torch.int64)
-        self.bias_label = self._new((self.num_instances,), torch.int64)
-
-    def _weight(self) -> Tensor:
-        """Where the normalised weights go [T]: the result, or workspace."""
-        if self.out.weights is not None:
-            return self.out.weights[:, 0]
-        return self._new((self.num_items,), torch.float64)
+        T, B, C = len(self.values), len(problem.ids), len(self.head_weight)
+        offsets, self.found_invalid = _safe_offsets(problem.offsets, T)
+        self.batch = _kernel("launch").Batch(
+            attention=problem.attention[:, 0],
+            is_scores=problem.is_scores,
+            keep=problem.keep,
+            offsets=offsets,
+            bias=problem.head_bias,
+            contributions=self._new((T, C), out.probabilities.dtype),
+            norms=self._new((T,), torch.float64),
+            weights=self._new((T,), torch.float64) if out.weights is None else out.weights[:, 0],
+            log_probabilities=self._new((B, C), torch.float64),
+            tolerance=self._new((B,), torch.float64),
+            positive=self._new((B,), torch.int64),
+            runner_up=self._new((B,), torch.int64),
+            bias_label=self._new((B,), torch.int64),
+            results=vars(out),
+        )
 
     def _new(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        return torch.empty(shape, dtype=dtype, device=self.values.device)
+        return torch.empty(shape, dtype=dtype, device=self.problem.values.device)
+
+    def _rows(self) -> Tensor:
+        """Make room for an integer of each item under each ranking: [R, T]."""
+        return self._new((len(self.problem.rankings), len(self.values)), torch.int64)
 
     @cached_property
     def order(self) -> Tensor:
         """Where the orders go [R, T]: the result, or workspace."""
-        if self.out.order is not None:
-            return self.out.order
-        return self._new((len(self.problem.rankings), self.num_items), torch.int64)
+        return self._rows() if self.out.order is None else self.out.order
 
     @cached_property
     def keys(self) -> Tensor:
         """Sort keys [R, T]; rows of rankings that need no sort stay unused."""
-        return self._new((len(self.problem.rankings), self.num_items), torch.int64)
+        return self._rows()
 
     def run(self) -> None:
         """Launch everything that is wanted."""
         self._check_given()
         self._original()
-        self._singles()
-        self._gradients()
+        _kernel("singles").erase_each(self.batch, self._rows_of_keys(_BY_SINGLES))
+        _kernel("gradient_keys").gradient_keys(self.batch, self._rows_of_keys(_BY_GRADIENT))
         if self._wants_minimal or RankingKind.MINIMAL in self.problem.rankings:
             self._minimal()
         self._rank()
         if self.problem.rankings:
-            self._prefixes()
+            _kernel("prefixes").erase_prefixes(self.batch, self.order)
 
     def _check_given(self) -> None:
         """Mark instances whose given order or scores are unusable; turn scores into keys."""
@@ -204,178 +202,115 @@ class _Sweep:
         for row, (kind, arg) in enumerate(zip(problem.rankings, problem.ranking_args, strict=True)):
             if kind == RankingKind.GIVEN_ORDER:
                 if place is None:
-                    place = self._new((self.num_items,), torch.int32)
+                    place = self._new((len(self.values),), torch.int32)
                 given, scratch = problem.orders[arg], place
             elif kind == RankingKind.GIVEN_KEYS:
                 given, scratch = problem.keys[arg], self.keys[row]
             else:
                 continue
-            _kernel("given").check_given(given, self.offsets, scratch, self.invalid)
+            _kernel("given").check_given(given, self.batch.offsets, scratch, self.found_invalid)
 
     def _original(self) -> None:
-        """Contributions, weights, label, probabilities, status."""
-        out = self.out
-        norms = self._new((self.num_items,), torch.float64)
-        _kernel("project").project(self.values, self.head_weight, self.contributions, norms)
+        """Compute contributions and what is known before anything is erased."""
+        batch = self.batch
+        _kernel("project").project(self.values, self.head_weight, batch.contributions, batch.norms)
         head_norm = torch.linalg.vector_norm(self.head_weight, dim=1, dtype=torch.float64).amax()
-        _kernel("decide").decide(
-            self.attention, self.problem.is_scores, self.contributions, norms, self.offsets,
-            self.bias, self.invalid, head_norm, self.weight, out.label, out.status,
-            out.probabilities, self.log_probabilities, self.tolerance, self.runner_up,
-            self.positive, self.bias_label, out.logits,
-        )  # fmt: skip
+        _kernel("decide").decide(batch, self.found_invalid, head_norm)
 
-    def _first(self, kind: RankingKind) -> int | None:
-        """The first row of a kind whose rows are all alike."""
-        kinds = self.problem.rankings
-        return kinds.index(kind) if kind in kinds else None
-
-    def _singles(self) -> None:
-        """Single erasures, and the keys of the rankings by them."""
-        out = self.out
-        results: dict[str, Tensor | None] = {
-            "flip": out.single_flip_label,
-            "js": out.single_js,
-            "kl": out.single_kl,
-            "drop": out.single_drop,
+    def _rows_of_keys(self, kinds: tuple[RankingKind, ...]) -> dict[str, Tensor | None]:
+        """Name the row of keys of the first ranking of each kind as kernels do; None for none."""
+        rankings = self.problem.rankings
+        return {
+            f"{kind.name}_KEYS": self.keys[rankings.index(kind)] if kind in rankings else None
+            for kind in kinds
         }
-        for kind, name in _SINGLE_KEYS.items():
-            row = self._first(kind)
-            results[name] = None if row is None else self.keys[row]
-        _kernel("singles").erase_each(
-            self.contributions, self.weight, self.attention, self.problem.is_scores, self.offsets,
-            self.bias, out.label, self.log_probabilities, self.tolerance, out.status, results,
-        )  # fmt: skip
-
-    def _gradients(self) -> None:
-        """Keys of the rankings by attention and gradient."""
-        family = {}
-        for kind, name in _GRADIENT_KEYS.items():
-            row = self._first(kind)
-            if row is not None:
-                family[name] = self.keys[row]
-        _kernel("gradient_keys").gradient_keys(
-            self.attention, self.problem.is_scores, self.contributions, self.weight, self.offsets,
-            self.out.label, self.out.status, self.log_probabilities, family,
-        )  # fmt: skip
 
     def _rank(self) -> None:
-        """All orders: what has keys is sorted, consecutive rows in one launch."""
-        problem, out = self.problem, self.out
+        """Make all orders: what has keys is sorted, consecutive rows in one launch."""
+        problem, status, offsets = self.problem, self.out.status, self.batch.offsets
         kinds, args = problem.rankings, problem.ranking_args
         for begin, end in _runs(
             len(kinds), lambda row: kinds[row] == kinds[row - 1] and args[row] == args[row - 1] + 1
         ):
             if kinds[begin] == RankingKind.RANDOM:
                 _kernel("random_keys").random_keys(
-                    problem.ids, self.offsets, self.keys[begin:end], problem.seed, args[begin]
+                    problem.ids, offsets, self.keys[begin:end], problem.seed, args[begin]
                 )
         for row, kind in enumerate(kinds):
             first = kinds.index(kind)
-            if kind in _GRADIENT_KEYS | _SINGLE_KEYS and row != first:
+            if kind in (*_BY_GRADIENT, *_BY_SINGLES) and row != first:
                 self.keys[row].copy_(self.keys[first])
         directly = [kind in _ORDERED_DIRECTLY for kind in kinds]
         for begin, end in _runs(len(kinds), lambda row: directly[row] == directly[row - 1]):
             if not directly[begin]:
-                _kernel("sort").sort(
-                    self.keys[begin:end], self.offsets, out.status, self.order[begin:end]
-                )
+                _kernel("sort").sort(self.keys[begin:end], offsets, status, self.order[begin:end])
         for row, (kind, arg) in enumerate(zip(kinds, args, strict=True)):
             if kind == RankingKind.GIVEN_ORDER:
                 _kernel("copy_order").copy_order(
-                    problem.orders[arg], self.offsets, out.status, self.order[row]
+                    problem.orders[arg], offsets, status, self.order[row]
                 )
             elif kind == RankingKind.GREEDY and row != kinds.index(kind):
                 self.order[row].copy_(self.order[kinds.index(kind)])
             elif kind == RankingKind.GREEDY:
-                _kernel("greedy").greedy_order(
-                    self.contributions, self.weight, self.attention, problem.is_scores,
-                    self.offsets, self.bias, out.label, out.status, self.order[row],
-                )  # fmt: skip
+                _kernel("greedy").greedy_order(self.batch, self.order[row])
             elif kind == RankingKind.MINIMAL:
                 self.order[row].copy_(self.minimal_order)
 
     def _minimal(self) -> None:
-        """The minimal set: its order [T], which rankings may want, and its results."""
-        out, label = self.out, self.out.label
-        order = out.minimal_order
-        if order is None:
-            order = self._new((self.num_items,), torch.int64)
+        """Search the minimal set: its order [T], which rankings may want, and its results."""
+        batch, out = self.batch, self.out
+        T, B, C = batch.num_items, batch.num_instances, batch.num_classes
+        label, positive = out.label, batch.positive
+        never = _kernel("common").NEVER.value
+        order = self._new((T,), torch.int64) if out.minimal_order is None else out.minimal_order
         self.minimal_order = order
-        classes = self.num_classes
-        code = torch.full_like(label, _NEVER * classes + classes)  # [B], size * C + class
-        nearest = torch.full_like(label, _NEVER)  # [B]
-        step = max(1, min(classes - 1, _MINIMAL_BYTES // (24 * max(1, self.num_items)), 65535))
+        code = torch.full_like(label, never * C + C)  # [B], size * C + class
+        nearest = torch.full_like(label, never)  # [B]
+        step = max(1, min(C - 1, _MINIMAL_BYTES // (24 * max(1, T))))
         rows = None
-        for first in range(0, classes - 1, step):
-            count = min(step, classes - 1 - first)
+        for first in range(0, C - 1, step):
+            count = min(step, C - 1 - first)
             rows = self._minimal_rows(count, first)  # [count, T]
-            codes = self._new((count, self.num_instances), torch.int64)
-            near = self._new((count, self.num_instances), torch.int32)
-            _kernel("minimal_size").minimal_size(
-                self.contributions, self.weight, self.attention, self.problem.is_scores, rows,
-                self.offsets, self.bias, label, out.status, self.tolerance, codes, near, first,
-            )  # fmt: skip
+            codes = self._new((count, B), torch.int64)
+            near = self._new((count, B), torch.int32)
+            _kernel("minimal_size").minimal_size(batch, rows, codes, near, first)
             code = torch.minimum(code, codes.amin(0))
             nearest = torch.minimum(nearest, near.amin(0))
-        found = code // classes < _NEVER  # [B]
-        usable = (label >= 0) & (self.positive > 0)  # [B]
-        by_mass = torch.where(self.bias_label != label, self.positive, -1)  # [B]
-        size = torch.where(usable, torch.where(found, code // classes, by_mass), -1)  # [B]
-        if rows is not None and classes == 2:  # the only class there is to flip to
+        found = code // C < never  # [B]
+        usable = (label >= 0) & (positive > 0)  # [B]
+        by_mass = torch.where(batch.bias_label != label, positive, -1)  # [B]
+        size = torch.where(usable, torch.where(found, code // C, by_mass), -1)  # [B]
+        if rows is not None and C == 2:  # the only class there is to flip to
             order.copy_(rows[0])
         else:
-            pick = torch.where(found, code % classes, self.runner_up)  # [B]
-            pick = torch.where(usable, pick, -1) if classes > 1 else torch.full_like(pick, -1)
+            pick = torch.where(found, code % C, batch.runner_up)  # [B]
+            pick = torch.where(usable, pick, -1) if C > 1 else torch.full_like(pick, -1)
             order.copy_(self._minimal_rows(1, 0, pick)[0])
         if out.minimal_size is not None:
             out.minimal_size.copy_(size)
         if out.minimal_flip_label is not None:
-            _kernel("minimal_label").minimal_label(
-                self.contributions, self.weight, self.attention, self.problem.is_scores, order,
-                self.offsets, self.bias, label, out.status, size, out.minimal_flip_label,
-            )  # fmt: skip
+            _kernel("minimal_label").minimal_label(batch, order, size)
         if self._wants_minimal:
-            last = torch.where(found, size, self.positive)  # [B]
+            last = torch.where(found, size, positive)  # [B]
             out.status.bitwise_or_((usable & (nearest <= last)) * int(Status.NEAR_TIE))
 
     def _minimal_rows(self, count: int, first: int, pick: Tensor | None = None) -> Tensor:
-        """Orders [count, T] by the margins of the other classes from `first` on, or of `pick`."""
-        keys = self._new((count, self.num_items), torch.int64)
-        rows = torch.empty_like(keys)
-        _kernel("minimal_keys").minimal_keys(
-            self.contributions, self.weight, self.attention, self.problem.is_scores, self.offsets,
-            self.bias, self.out.label, self.out.status, keys, first, pick,
-        )  # fmt: skip
-        _kernel("sort").sort(keys, self.offsets, self.out.status, rows)
+        """Order by the margins of the `count` other classes from `first` on, or of `pick` [B]."""
+        keys = self._new((count, len(self.values)), torch.int64)
+        rows = torch.empty_like(keys)  # [count, T]
+        _kernel("minimal_keys").minimal_keys(self.batch, keys, first, pick)
+        _kernel("sort").sort(keys, self.batch.offsets, self.out.status, rows)
         return rows
 
     @property
     def _wants_minimal(self) -> bool:
-        out = self.out
-        wanted = (out.minimal_size, out.minimal_flip_label, out.minimal_order)
-        return any(tensor is not None for tensor in wanted)
-
-    def _prefixes(self) -> None:
-        """Every prefix of every order."""
-        out = self.out
-        curves = {
-            "js": out.curve_js,
-            "kl": out.curve_kl,
-            "label_prob": out.curve_label_prob,
-            "mass": out.curve_mass,
-            "decision": out.curve_decision,
-            "logits": out.curve_logits,
-        }
-        _kernel("prefixes").erase_prefixes(
-            self.contributions, self.weight, self.attention, self.problem.is_scores, self.order,
-            self.offsets, self.bias, self.problem.keep, out.label, self.log_probabilities,
-            self.tolerance, out.status, out.first_flip, out.flip_label, out.removed_mass, curves,
-        )  # fmt: skip
+        """Whether a result of the minimal set is wanted."""
+        results = vars(self.out).items()
+        return any(name.startswith("minimal_") and tensor is not None for name, tensor in results)
 
 
 def _runs(count: int, continues: Callable[[int], bool]) -> Iterator[tuple[int, int]]:
-    """Stretches `[begin, end)` of `0 … count - 1` whose rows each continue the one before."""
+    """Divide `0 … count - 1` into runs `[begin, end)` whose rows each continue the one before."""
     begin = 0
     for row in range(1, count + 1):
         if row == count or not continues(row):

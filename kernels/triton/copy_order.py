@@ -14,19 +14,13 @@ Assumptions: none.
 from __future__ import annotations
 
 import torch
-import triton
 import triton.language as tl
 
-from .common import INVALID, group_size, loop_bound
-
-# The alignment of what callers pass differs from batch to batch and must not choose the code.
-POINTERS = ["GIVEN", "OFFSETS", "STATUS", "ORDER"]
+from .common import INVALID, loop_bound
+from .launch import batch_jit, launch
 
 
-@triton.jit(
-    do_not_specialize=["B", "group"],
-    do_not_specialize_on_alignment=POINTERS,
-)
+@batch_jit
 def copy_order_kernel(GIVEN, OFFSETS, STATUS, ORDER, B, group, BN: tl.constexpr):
     for step in range(0, loop_bound(group)):
         b = tl.program_id(0).to(tl.int64) * group + step
@@ -43,11 +37,8 @@ def copy_order_kernel(GIVEN, OFFSETS, STATUS, ORDER, B, group, BN: tl.constexpr)
 def copy_order(
     given: torch.Tensor, offsets: torch.Tensor, status: torch.Tensor, order: torch.Tensor
 ) -> None:
-    """Fills order [T] from given [T], both int64."""
-    num_instances = len(status)
-    if num_instances == 0:
-        return
-    group = group_size(num_instances, 1)
-    copy_order_kernel[(triton.cdiv(num_instances, group),)](
-        given, offsets, status, order, num_instances, group, BN=128, num_warps=4
-    )
+    """Fill order [T] from given [T], both int64."""
+    launch(
+        copy_order_kernel, len(status), GIVEN=given, OFFSETS=offsets, STATUS=status, ORDER=order,
+        BN=128,
+    )  # fmt: skip

@@ -17,21 +17,15 @@ Assumptions: flags start at zero and are only ever set to one, so programs canno
 from __future__ import annotations
 
 import torch
-import triton
 import triton.language as tl
 
-from .common import group_size, load_f64, loop_bound, ordered_key
-
-# The alignment of what callers pass differs from batch to batch and must not choose the code.
-POINTERS = ["ROW", "OFFSETS", "PLACE", "KEY", "FLAG"]
+from .common import load_f64, loop_bound, ordered_key
+from .launch import batch_jit, launch
 
 
-@triton.jit(
-    do_not_specialize=["B", "group"],
-    do_not_specialize_on_alignment=POINTERS,
-)
+@batch_jit
 def given_kernel(
-    ROW, OFFSETS, PLACE, KEY, FLAG, B, group, IS_ORDER: tl.constexpr, BN: tl.constexpr
+    ROW, OFFSETS, PLACE, KEYS, FOUND_INVALID, B, group, IS_ORDER: tl.constexpr, BN: tl.constexpr
 ):
     for step in range(0, loop_bound(group)):
         b = tl.program_id(0).to(tl.int64) * group + step
@@ -48,7 +42,7 @@ def given_kernel(
                     tl.store(PLACE + begin + place, position, mask=fits)
                 else:
                     score = load_f64(ROW + begin + position, inside)
-                    tl.store(KEY + begin + position, ordered_key(score), mask=inside)
+                    tl.store(KEYS + begin + position, ordered_key(score), mask=inside)
                     wrong += (score != score).to(tl.int32)
             if IS_ORDER:
                 tl.debug_barrier()
@@ -60,22 +54,20 @@ def given_kernel(
                     back = tl.load(PLACE + begin + place, mask=fits, other=-1)
                     wrong += (inside & (back != position)).to(tl.int32)
             if tl.sum(wrong, axis=0) > 0:
-                tl.store(FLAG + b, 1)
+                tl.store(FOUND_INVALID + b, 1)
 
 
 def check_given(
-    row: torch.Tensor, offsets: torch.Tensor, scratch: torch.Tensor, invalid: torch.Tensor
+    row: torch.Tensor, offsets: torch.Tensor, scratch: torch.Tensor, found_invalid: torch.Tensor
 ) -> None:
-    """Marks in `invalid` [B] the instances whose part of `row` [T] is unusable.
+    """Mark in `found_invalid` [B] the instances whose part of `row` [T] is unusable.
 
     An int64 row is an order and `scratch` an int32 row; a float row holds scores and their ordered
     keys go to `scratch`, int64.
     """
-    num_instances = len(invalid)
-    if num_instances == 0:
-        return
-    group = group_size(num_instances, 1)
-    given_kernel[(triton.cdiv(num_instances, group),)](
-        row, offsets, scratch, scratch, invalid, num_instances, group,
-        IS_ORDER=not row.is_floating_point(), BN=128, num_warps=4,
+    is_order = not row.is_floating_point()
+    launch(
+        given_kernel, len(found_invalid), ROW=row, OFFSETS=offsets,
+        PLACE=scratch if is_order else None, KEYS=None if is_order else scratch,
+        FOUND_INVALID=found_invalid, IS_ORDER=is_order, BN=128,
     )  # fmt: skip

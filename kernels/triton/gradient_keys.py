@@ -19,126 +19,96 @@ by position; attention keys are as given even there, NaN on top.
 from __future__ import annotations
 
 import torch
-import triton
 import triton.language as tl
 
-from .common import (
-    UNDERFLOW,
-    group_size,
-    helper,
-    load_f64,
-    load_score,
-    loop_bound,
-    ordered_key,
-    tiles,
-)
-from .others import first_slot, leading_scores, slot_count
+from .common import UNDERFLOW, helper, load_f64, load_score, loop_bound, ordered_key
+from .launch import Batch, batch_jit
+from .others import first_tile, sums_after, top_two_scores
 
 
 @helper
-def _weights(WEIGHT, SCORE, score_stride, top, item, inside, UNDER: tl.constexpr):
-    """Weights [BN] on the scale of the largest score `top` where they underflow."""
-    if UNDER:
-        e = load_score(SCORE, score_stride, item, inside)
+def _weights(WEIGHTS, ATTENTION, attention_stride, top, item, inside, RESCALED: tl.constexpr):
+    """Load weights [BN], on the scale of the largest score `top` where they underflow."""
+    if RESCALED:
+        e = load_score(ATTENTION, attention_stride, item, inside)
         return tl.where(e > float("-inf"), tl.exp(e - top), 0.0)
-    return tl.load(WEIGHT + item, mask=inside, other=0.0)
+    return tl.load(WEIGHTS + item, mask=inside, other=0.0)
 
 
 @helper
 def _renormalized(
-    WEIGHT, SCORE, score_stride, G, AFTER, KEY, begin, slot, n, UNDER: tl.constexpr,
-    BN: tl.constexpr,
+    WEIGHTS, ATTENTION, attention_stride, GRADIENTS, SUMS_AFTER, RENORMALIZED_GRADIENT_KEYS, begin,
+    tile_row, n, RESCALED: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
+    """Write the renormalised gradient's keys of one instance, given its gradients."""
     lane = tl.arange(0, BN)
     top = 0.0
-    leader = -1
-    if UNDER:
-        top, leader, runner = leading_scores(SCORE, score_stride, SCORE, begin, n, False, BN)
-        rest_mass = tl.full([BN], 0, tl.float64)
-        rest_sum = tl.full([BN], 0, tl.float64)
+    top_position = -1
+    if RESCALED:
+        top, top_position, second = top_two_scores(ATTENTION, attention_stride, None, begin, n, BN)
+        masses = tl.full([BN], 0, tl.float64)
+        weighted_sums = tl.full([BN], 0, tl.float64)
         for start in range(0, loop_bound(n), BN):
             position = start + lane
-            inside = (position < n) & (position != leader)
-            e = load_score(SCORE, score_stride, begin + position, inside)
-            w = tl.where(e > float("-inf"), tl.exp(e - runner), 0.0)
-            rest_mass += w
-            rest_sum += w * tl.load(G + begin + position, mask=inside, other=0.0)
-        leader_mass = tl.sum(rest_mass, axis=0)
-        leader_sum = tl.sum(rest_sum, axis=0)
+            inside = (position < n) & (position != top_position)
+            e = load_score(ATTENTION, attention_stride, begin + position, inside)
+            w = tl.where(e > float("-inf"), tl.exp(e - second), 0.0)
+            masses += w
+            weighted_sums += w * tl.load(GRADIENTS + begin + position, mask=inside, other=0.0)
+        mass_without_top = tl.sum(masses, axis=0)
+        sum_without_top = tl.sum(weighted_sums, axis=0)
 
     # Sums after each tile, from the last tile to the first.
     count = (n + BN - 1) // BN
     mass = tl.full([1], 0, tl.float64)
-    slopes = tl.full([1], 0, tl.float64)
+    weighted_sum = tl.full([1], 0, tl.float64)
     for back in range(0, loop_bound(count)):
         tile = count - 1 - back
-        place = AFTER + (slot + tile) * 2 + tl.arange(0, 1)
+        place = SUMS_AFTER + (tile_row + tile) * 2 + tl.arange(0, 1)
         tl.store(place, mass)
-        tl.store(place + 1, slopes)
+        tl.store(place + 1, weighted_sum)
         position = tile * BN + lane
         inside = position < n
-        w = _weights(WEIGHT, SCORE, score_stride, top, begin + position, inside, UNDER)
-        g = tl.load(G + begin + position, mask=inside, other=0.0)
+        w = _weights(WEIGHTS, ATTENTION, attention_stride, top, begin + position, inside, RESCALED)
+        g = tl.load(GRADIENTS + begin + position, mask=inside, other=0.0)
         mass += tl.sum(w, axis=0)
-        slopes += tl.sum(w * g, axis=0)
+        weighted_sum += tl.sum(w * g, axis=0)
     tl.debug_barrier()
     mass = tl.full([1], 0, tl.float64)
-    slopes = tl.full([1], 0, tl.float64)
+    weighted_sum = tl.full([1], 0, tl.float64)
     for tile in range(0, loop_bound(count)):
-        place = AFTER + (slot + tile) * 2 + tl.arange(0, 1)
+        place = SUMS_AFTER + (tile_row + tile) * 2 + tl.arange(0, 1)
         position = tile * BN + lane
         inside = position < n
         item = begin + position
         before = (lane > 0) & inside
-        w = _weights(WEIGHT, SCORE, score_stride, top, item - 1, before, UNDER)
-        g = tl.load(G + item - 1, mask=before, other=0.0)
+        w = _weights(WEIGHTS, ATTENTION, attention_stride, top, item - 1, before, RESCALED)
+        g = tl.load(GRADIENTS + item - 1, mask=before, other=0.0)
         others = mass + tl.load(place) + tl.cumsum(w, axis=0)
-        sums = slopes + tl.load(place + 1) + tl.cumsum(w * g, axis=0)
+        sums = weighted_sum + tl.load(place + 1) + tl.cumsum(w * g, axis=0)
         after = (lane < BN - 1) & (position + 1 < n)
-        w = _weights(WEIGHT, SCORE, score_stride, top, item + 1, after, UNDER)
-        g = tl.load(G + item + 1, mask=after, other=0.0)
+        w = _weights(WEIGHTS, ATTENTION, attention_stride, top, item + 1, after, RESCALED)
+        g = tl.load(GRADIENTS + item + 1, mask=after, other=0.0)
         others += tl.cumsum(w, axis=0, reverse=True)
         sums += tl.cumsum(w * g, axis=0, reverse=True)
-        if UNDER:
-            others = tl.where(position == leader, leader_mass, others)
-            sums = tl.where(position == leader, leader_sum, sums)
-        a = tl.load(WEIGHT + item, mask=inside, other=0.0)
-        g = tl.load(G + item, mask=inside, other=0.0)
+        if RESCALED:
+            others = tl.where(position == top_position, mass_without_top, others)
+            sums = tl.where(position == top_position, sum_without_top, sums)
+        a = tl.load(WEIGHTS + item, mask=inside, other=0.0)
+        g = tl.load(GRADIENTS + item, mask=inside, other=0.0)
         mean = tl.where(others > 0, sums / tl.where(others > 0, others, 1.0), 0.0)
-        tl.store(KEY + item, ordered_key(a * (g - mean)), mask=inside)
-        w = _weights(WEIGHT, SCORE, score_stride, top, item, inside, UNDER)
+        tl.store(RENORMALIZED_GRADIENT_KEYS + item, ordered_key(a * (g - mean)), mask=inside)
+        w = _weights(WEIGHTS, ATTENTION, attention_stride, top, item, inside, RESCALED)
         mass += tl.sum(w, axis=0)
-        slopes += tl.sum(w * g, axis=0)
+        weighted_sum += tl.sum(w * g, axis=0)
 
 
-# The alignment of what callers pass differs from batch to batch and must not choose the code.
-POINTERS = [
-    "ATT",
-    "S",
-    "WEIGHT",
-    "OFFSETS",
-    "LABEL",
-    "STATUS",
-    "LOGP",
-    "G",
-    "AFTER",
-    "ATTENTION_KEY",
-    "GRADIENT_KEY",
-    "PRODUCT_KEY",
-    "RENORMALIZED_KEY",
-]
-
-
-@triton.jit(
-    do_not_specialize=["att_stride", "B", "group"],
-    do_not_specialize_on_alignment=POINTERS,
-)
+@batch_jit
 def gradient_keys_kernel(
-    ATT, att_stride, S, WEIGHT, OFFSETS, LABEL, STATUS, LOGP, G, AFTER, ATTENTION_KEY, GRADIENT_KEY,
-    PRODUCT_KEY, RENORMALIZED_KEY, B, group, C: tl.constexpr, IS_SCORES: tl.constexpr,
-    WANT_ATTENTION: tl.constexpr, WANT_GRADIENT: tl.constexpr, WANT_PRODUCT: tl.constexpr,
-    WANT_RENORMALIZED: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, BN: tl.constexpr,
-    BC: tl.constexpr,
+    ATTENTION, attention_stride, CONTRIBUTIONS, WEIGHTS, OFFSETS, LABEL, STATUS, LOG_PROBABILITIES,
+    GRADIENTS, SUMS_AFTER, ATTENTION_KEYS, GRADIENT_KEYS, PRODUCT_KEYS, RENORMALIZED_GRADIENT_KEYS,
+    B, group, C: tl.constexpr, IS_SCORES: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
+    BN: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     for step in range(0, loop_bound(group)):
         b = tl.program_id(0).to(tl.int64) * group + step
@@ -149,8 +119,10 @@ def gradient_keys_kernel(
                 y = tl.load(LABEL + b)
                 labelled = y >= 0
                 c = tl.arange(0, BC)
-                logp = tl.load(LOGP + b * C + c, mask=(c < C) & labelled, other=float("-inf"))
-                logp_y = tl.load(LOGP + b * C + y, mask=labelled, other=0.0)
+                logp = tl.load(
+                    LOG_PROBABILITIES + b * C + c, mask=(c < C) & labelled, other=float("-inf")
+                )
+                logp_y = tl.load(LOG_PROBABILITIES + b * C + y, mask=labelled, other=0.0)
                 ratio = tl.exp(logp - logp_y)
                 probability = ratio / tl.where(labelled, tl.sum(ratio, axis=0), 1.0)
                 p_y = 1.0 / tl.where(labelled, tl.sum(ratio, axis=0), 1.0)
@@ -158,72 +130,48 @@ def gradient_keys_kernel(
                     position = start + tl.arange(0, BN)
                     inside = position < n
                     item = begin + position
-                    if WANT_ATTENTION:
-                        given = load_f64(ATT + item * att_stride, inside)
-                        tl.store(ATTENTION_KEY + item, ordered_key(given), mask=inside)
-                    if WANT_GRADIENT or WANT_PRODUCT or WANT_RENORMALIZED:
-                        used = inside & labelled
-                        s = load_f64(
-                            S + item[:, None] * C + c[None, :], used[:, None] & (c < C)[None, :]
-                        )
-                        s_y = load_f64(S + item * C + y, used)
-                        slope = tl.sum((s_y[:, None] - s) * probability[None, :], axis=1) * p_y
-                        a = tl.load(WEIGHT + item, mask=used, other=0.0)
-                        if WANT_GRADIENT:
-                            tl.store(GRADIENT_KEY + item, ordered_key(slope), mask=inside)
-                        if WANT_PRODUCT:
-                            tl.store(PRODUCT_KEY + item, ordered_key(a * slope), mask=inside)
-                        if WANT_RENORMALIZED:
-                            tl.store(G + item, slope, mask=inside)
-                            # Without a label this stays: equal keys.
-                            equal = tl.full([BN], 0, tl.int64)
-                            tl.store(RENORMALIZED_KEY + item, equal, mask=inside)
-                if WANT_RENORMALIZED:
+                    if ATTENTION_KEYS is not None:
+                        given = load_f64(ATTENTION + item * attention_stride, inside)
+                        tl.store(ATTENTION_KEYS + item, ordered_key(given), mask=inside)
+                    # What nothing below reads is not compiled.
+                    used = inside & labelled
+                    s = load_f64(
+                        CONTRIBUTIONS + item[:, None] * C + c[None, :],
+                        used[:, None] & (c < C)[None, :],
+                    )
+                    s_y = load_f64(CONTRIBUTIONS + item * C + y, used)
+                    gradient = tl.sum((s_y[:, None] - s) * probability[None, :], axis=1) * p_y
+                    a = tl.load(WEIGHTS + item, mask=used, other=0.0)
+                    if GRADIENT_KEYS is not None:
+                        tl.store(GRADIENT_KEYS + item, ordered_key(gradient), mask=inside)
+                    if PRODUCT_KEYS is not None:
+                        tl.store(PRODUCT_KEYS + item, ordered_key(a * gradient), mask=inside)
+                    if RENORMALIZED_GRADIENT_KEYS is not None:
+                        tl.store(GRADIENTS + item, gradient, mask=inside)
+                        # Without a label this stays: equal keys.
+                        equal = tl.full([BN], 0, tl.int64)
+                        tl.store(RENORMALIZED_GRADIENT_KEYS + item, equal, mask=inside)
+                if RENORMALIZED_GRADIENT_KEYS is not None:
                     tl.debug_barrier()
-                    slot = first_slot(begin, b, BN)
+                    tile_row = first_tile(begin, b, BN)
                     if labelled:
                         if IS_SCORES and (tl.load(STATUS + b) & UNDERFLOW) != 0:
                             _renormalized(
-                                WEIGHT, ATT, att_stride, G, AFTER, RENORMALIZED_KEY, begin, slot, n,
-                                True, BN,
+                                WEIGHTS, ATTENTION, attention_stride, GRADIENTS, SUMS_AFTER,
+                                RENORMALIZED_GRADIENT_KEYS, begin, tile_row, n, True, BN,
                             )  # fmt: skip
                         else:
                             _renormalized(
-                                WEIGHT, ATT, att_stride, G, AFTER, RENORMALIZED_KEY, begin, slot, n,
-                                False, BN,
+                                WEIGHTS, ATTENTION, attention_stride, GRADIENTS, SUMS_AFTER,
+                                RENORMALIZED_GRADIENT_KEYS, begin, tile_row, n, False, BN,
                             )  # fmt: skip
 
 
-def gradient_keys(
-    attention: torch.Tensor,
-    is_scores: bool,
-    contributions: torch.Tensor,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    label: torch.Tensor,
-    status: torch.Tensor,
-    log_probabilities: torch.Tensor,
-    keys: dict[str, torch.Tensor],
-) -> None:
-    """Fills the wanted rows of keys, each [T] int64: attention, gradient, product, renormalized."""
-    num_items, num_classes = contributions.shape
-    num_instances = len(label)
-    if num_instances == 0 or not keys:
+def gradient_keys(batch: Batch, keys: dict[str, torch.Tensor | None]) -> None:
+    """Fill the wanted keys [T] int64 of the rankings by attention and gradient."""
+    if all(row is None for row in keys.values()):
         return
-    group = group_size(num_instances, 1)
-    launches = tiles(num_classes, num_items)
-    slots = slot_count(num_items, num_instances, min(tile.items for tile in launches))
-    slopes = torch.empty(num_items if "renormalized" in keys else 0, dtype=torch.float64,
-                         device=weight.device)  # fmt: skip
-    after = torch.empty(2 * slots if "renormalized" in keys else 0, dtype=torch.float64,
-                        device=weight.device)  # fmt: skip
-    names = ("attention", "gradient", "product", "renormalized")
-    rows = [keys.get(name, label) for name in names]
-    wanted = {f"WANT_{name.upper()}": name in keys for name in names}
-    for tile in launches:
-        gradient_keys_kernel[(triton.cdiv(num_instances, group),)](
-            attention, attention.stride(0), contributions, weight, offsets, label, status,
-            log_probabilities, slopes, after, *rows, num_instances, group, C=num_classes,
-            IS_SCORES=is_scores, LOW=tile.low, HIGH=tile.high, BN=tile.items, BC=tile.classes,
-            num_warps=tile.warps, maxnreg=tile.registers, **wanted,
-        )  # fmt: skip
+    renormalized = keys["RENORMALIZED_GRADIENT_KEYS"] is not None
+    gradients = batch.weights.new_empty(batch.num_items if renormalized else 0)  # [T], float64
+    after = sums_after(batch, 2 if renormalized else 0)
+    batch.launch_tiles(gradient_keys_kernel, GRADIENTS=gradients, SUMS_AFTER=after, **keys)

@@ -16,36 +16,32 @@ Assumptions: instances without a label get equal keys, so that their order is by
 from __future__ import annotations
 
 import torch
-import triton
 import triton.language as tl
 
-from .common import UNDERFLOW, group_size, load_f64, load_score, loop_bound, ordered_key
-
-# The alignment of what callers pass differs from batch to batch and must not choose the code.
-POINTERS = ["S", "WEIGHT", "SCORE", "OFFSETS", "BIAS", "LABEL", "STATUS", "PICK", "KEY"]
+from .common import UNDERFLOW, load_f64, load_score, loop_bound, ordered_key
+from .launch import Batch, batch_jit
 
 
-@triton.jit(
-    do_not_specialize=["score_stride", "bias_stride", "first", "T", "B", "group"],
-    do_not_specialize_on_alignment=POINTERS,
-)
+@batch_jit
 def minimal_keys_kernel(
-    S, WEIGHT, SCORE, score_stride, OFFSETS, BIAS, bias_stride, LABEL, STATUS, PICK, KEY, first, T,
-    B, group, C: tl.constexpr, IS_SCORES: tl.constexpr, PICKED: tl.constexpr, BN: tl.constexpr,
+    CONTRIBUTIONS, WEIGHTS, ATTENTION, attention_stride, OFFSETS, BIAS, bias_stride, LABEL, STATUS,
+    PICK, KEYS, first, T, B, group, first_row, C: tl.constexpr, IS_SCORES: tl.constexpr,
+    BN: tl.constexpr,
 ):  # fmt: skip
     lowest = -0x8000000000000000
-    out = KEY + tl.program_id(1).to(tl.int64) * T
+    row = first_row.to(tl.int64) + tl.program_id(1)
+    out = KEYS + row * T
     for step in range(0, loop_bound(group)):
         b = tl.program_id(0).to(tl.int64) * group + step
         if b < B:
             begin = tl.load(OFFSETS + b)
             n = (tl.load(OFFSETS + b + 1) - begin).to(tl.int32)
             y = tl.load(LABEL + b)
-            under = (tl.load(STATUS + b) & UNDERFLOW) != 0
-            if PICKED:
+            underflow = (tl.load(STATUS + b) & UNDERFLOW) != 0
+            if PICK is not None:
                 c = tl.load(PICK + b)
             else:
-                c = first.to(tl.int64) + tl.program_id(1)
+                c = first + row
                 c += (c >= y).to(tl.int64)
             usable = (y >= 0) & (c >= 0)
             bias_y = load_f64(BIAS + b * bias_stride + y, usable)
@@ -54,10 +50,10 @@ def minimal_keys_kernel(
                 position = start + tl.arange(0, BN)
                 inside = position < n
                 item = begin + position
-                a = tl.load(WEIGHT + item, mask=inside, other=0.0)
-                e = load_score(SCORE, score_stride, item, inside)
-                s_y = load_f64(S + item * C + y, inside & usable)
-                s_c = load_f64(S + item * C + c, inside & usable)
+                a = tl.load(WEIGHTS + item, mask=inside, other=0.0)
+                e = load_score(ATTENTION, attention_stride, item, inside)
+                s_y = load_f64(CONTRIBUTIONS + item * C + y, inside & usable)
+                s_c = load_f64(CONTRIBUTIONS + item * C + c, inside & usable)
                 difference = (s_y + bias_y) - (s_c + bias_c)
                 key = ordered_key(a * difference)
                 positive = a > 0
@@ -67,35 +63,15 @@ def minimal_keys_kernel(
                     # A quarter of the range keeps the order and leaves room for the sign.
                     height = (ordered_key(size) >> 2) + 0x2000000000000001
                     signed = tl.where(difference > 0, height, tl.where(difference < 0, -height, 0))
-                    key = tl.where(under, signed, key)
-                    positive = tl.where(under, e > float("-inf"), positive)
+                    key = tl.where(underflow, signed, key)
+                    positive = tl.where(underflow, e > float("-inf"), positive)
                 key = tl.where(usable, key, 0)
                 key = tl.where(positive | (y < 0), key, lowest)
                 tl.store(out + begin + position, key, mask=inside)
 
 
 def minimal_keys(
-    contributions: torch.Tensor,
-    weight: torch.Tensor,
-    attention: torch.Tensor,
-    is_scores: bool,
-    offsets: torch.Tensor,
-    bias: torch.Tensor,
-    label: torch.Tensor,
-    status: torch.Tensor,
-    keys: torch.Tensor,
-    first: int = 0,
-    pick: torch.Tensor | None = None,
+    batch: Batch, keys: torch.Tensor, first: int = 0, pick: torch.Tensor | None = None
 ) -> None:
-    """Fills keys [K, T] for K classes from the `first` other class on, or [1, T] for `pick` [B]."""
-    rows, num_items = keys.shape
-    num_instances = len(label)
-    if num_instances == 0 or num_items == 0:
-        return
-    group = group_size(num_instances, rows)
-    minimal_keys_kernel[(triton.cdiv(num_instances, group), rows)](
-        contributions, weight, attention, attention.stride(0), offsets, bias,
-        bias.stride(0) if bias.ndim == 2 else 0, label, status, label if pick is None else pick,
-        keys, first, num_items, num_instances, group, C=contributions.shape[1],
-        IS_SCORES=is_scores, PICKED=pick is not None, BN=128, num_warps=4,
-    )  # fmt: skip
+    """Fill keys [K, T] for K classes from the `first` other class on, or [1, T] for `pick` [B]."""
+    batch.launch(minimal_keys_kernel, rows=len(keys), PICK=pick, KEYS=keys, first=first, BN=128)

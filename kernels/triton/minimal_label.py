@@ -15,34 +15,26 @@ Assumptions: sizes lie in `-1 … n`.
 from __future__ import annotations
 
 import torch
-import triton
 import triton.language as tl
 
-from .common import (
-    UNDERFLOW,
-    decide,
-    group_size,
-    helper,
-    load_bias,
-    load_score,
-    load_tile,
-    loop_bound,
-    tiles,
-)
+from .common import UNDERFLOW, decide, helper, load_bias, load_score, load_tile, loop_bound
+from .launch import Batch, batch_jit
 
 
 @helper
 def _decision_after(
-    S, WEIGHT, SCORE, score_stride, ORDER, BIAS, bias_stride, y, b, begin, size, n, under,
-    C: tl.constexpr, IS_SCORES: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
+    CONTRIBUTIONS, WEIGHTS, ATTENTION, attention_stride, ORDER, BIAS, bias_stride, y, b, begin,
+    size, n, underflow, C: tl.constexpr, IS_SCORES: tl.constexpr, BN: tl.constexpr,
+    BC: tl.constexpr,
 ):  # fmt: skip
+    """Decide one instance over the items behind the first `size` of its order."""
     bias, bias_label, _finite = load_bias(BIAS, bias_stride, b, C, BC)
     highest = tl.full([BN], float("-inf"), tl.float64)
     if IS_SCORES:
         for start in range(loop_bound(size), loop_bound(n), BN):
             k = start + tl.arange(0, BN)
             item = begin + tl.load(ORDER + k, mask=k < n, other=0)
-            highest = tl.maximum(highest, load_score(SCORE, score_stride, item, k < n))
+            highest = tl.maximum(highest, load_score(ATTENTION, attention_stride, item, k < n))
     top = tl.max(highest, axis=0)
     mass = tl.full([BN], 0, tl.float64)
     sums = tl.full([BN, BC], 0, tl.float64)
@@ -50,40 +42,24 @@ def _decision_after(
         k = start + tl.arange(0, BN)
         inside = k < n
         item = begin + tl.load(ORDER + k, mask=inside, other=0)
-        weight, _reference, difference, _bad = load_tile(S, WEIGHT, item, inside, bias, y, C, BC)
+        weight, _reference, difference, _bad = load_tile(
+            CONTRIBUTIONS, WEIGHTS, item, inside, bias, y, C, BC
+        )
         if IS_SCORES:
-            e = load_score(SCORE, score_stride, item, inside)
+            e = load_score(ATTENTION, attention_stride, item, inside)
             relative = tl.where(e > float("-inf"), tl.exp(e - top), 0.0)
-            weight = tl.where(under, relative, weight)
+            weight = tl.where(underflow, relative, weight)
         mass += weight
         sums += weight[:, None] * difference
-    alive = tl.sum(mass, axis=0) + tl.full([1], 0, tl.float64)
-    return decide(tl.sum(sums, axis=0)[None, :], alive, bias_label, C, BC)
+    surviving = tl.sum(mass, axis=0) + tl.full([1], 0, tl.float64)
+    return decide(tl.sum(sums, axis=0)[None, :], surviving, bias_label, C, BC)
 
 
-# The alignment of what callers pass differs from batch to batch and must not choose the code.
-POINTERS = [
-    "S",
-    "WEIGHT",
-    "SCORE",
-    "ORDER",
-    "OFFSETS",
-    "BIAS",
-    "LABEL",
-    "STATUS",
-    "SIZE",
-    "DECISION",
-]
-
-
-@triton.jit(
-    do_not_specialize=["score_stride", "bias_stride", "B", "group"],
-    do_not_specialize_on_alignment=POINTERS,
-)
+@batch_jit
 def minimal_label_kernel(
-    S, WEIGHT, SCORE, score_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL, STATUS, SIZE,
-    DECISION, B, group, C: tl.constexpr, IS_SCORES: tl.constexpr, LOW: tl.constexpr,
-    HIGH: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
+    CONTRIBUTIONS, WEIGHTS, ATTENTION, attention_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL,
+    STATUS, SIZE, MINIMAL_FLIP_LABEL, B, group, C: tl.constexpr, IS_SCORES: tl.constexpr,
+    LOW: tl.constexpr, HIGH: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     for step in range(0, loop_bound(group)):
         b = tl.program_id(0).to(tl.int64) * group + step
@@ -93,39 +69,16 @@ def minimal_label_kernel(
             if (n > LOW) & (n <= HIGH):
                 y = tl.load(LABEL + b)
                 size = tl.load(SIZE + b).to(tl.int32)
-                under = (tl.load(STATUS + b) & UNDERFLOW) != 0
+                underflow = (tl.load(STATUS + b) & UNDERFLOW) != 0
                 decision = tl.full([1], -1, tl.int64)
                 if size >= 0:
                     decision = _decision_after(
-                        S, WEIGHT, SCORE, score_stride, ORDER + begin, BIAS, bias_stride, y, b,
-                        begin, size, n, under, C, IS_SCORES, BN, BC,
+                        CONTRIBUTIONS, WEIGHTS, ATTENTION, attention_stride, ORDER + begin, BIAS,
+                        bias_stride, y, b, begin, size, n, underflow, C, IS_SCORES, BN, BC,
                     )  # fmt: skip
-                tl.store(DECISION + b + tl.arange(0, 1), decision)
+                tl.store(MINIMAL_FLIP_LABEL + b + tl.arange(0, 1), decision)
 
 
-def minimal_label(
-    contributions: torch.Tensor,
-    weight: torch.Tensor,
-    attention: torch.Tensor,
-    is_scores: bool,
-    order: torch.Tensor,
-    offsets: torch.Tensor,
-    bias: torch.Tensor,
-    label: torch.Tensor,
-    status: torch.Tensor,
-    size: torch.Tensor,
-    decision: torch.Tensor,
-) -> None:
-    """Fills decision [B] from order [T] and size [B]."""
-    num_items, num_classes = contributions.shape
-    num_instances = len(label)
-    if num_instances == 0:
-        return
-    group = group_size(num_instances, 1)
-    for tile in tiles(num_classes, num_items):
-        minimal_label_kernel[(triton.cdiv(num_instances, group),)](
-            contributions, weight, attention, attention.stride(0), order, offsets, bias,
-            bias.stride(0) if bias.ndim == 2 else 0, label, status, size, decision, num_instances,
-            group, C=num_classes, IS_SCORES=is_scores, LOW=tile.low, HIGH=tile.high, BN=tile.items,
-            BC=tile.classes, num_warps=tile.warps, maxnreg=tile.registers,
-        )  # fmt: skip
+def minimal_label(batch: Batch, order: torch.Tensor, size: torch.Tensor) -> None:
+    """Fill what the minimal set flips to [B] from order [T] and size [B]."""
+    batch.launch_tiles(minimal_label_kernel, ORDER=order, SIZE=size)

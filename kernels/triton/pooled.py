@@ -22,20 +22,22 @@ import torch
 import triton
 import triton.language as tl
 
-from .common import UNDERFLOW_SPAN, helper, is_finite, load_f64, loop_bound
+from .common import UNDERFLOW_SPAN, helper, is_finite, load_f64, loop_bound, rescale
+from .launch import batch_jit
 
 
 @helper
 def _pool(
-    V, row_stride, ATT, att_stride, ORDER, OUT, begin, n, low, high, top, block, D: tl.constexpr,
-    KEEP: tl.constexpr, IS_SCORES: tl.constexpr, UNDER: tl.constexpr, BN: tl.constexpr,
-    BD: tl.constexpr,
+    VALUES, row_stride, ATTENTION, attention_stride, ORDER, POOLED, begin, n, low, high, top, block,
+    D: tl.constexpr, KEEP: tl.constexpr, IS_SCORES: tl.constexpr, RESCALED: tl.constexpr,
+    BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
+    """Scan the points of one instance over one block of features."""
     d = block * BD + tl.arange(0, BD)
-    real = d < D
+    is_feature = d < D
     sums_carry = tl.full([BD], 0, tl.float64)
     weight_carry = tl.full([1], 0, tl.float64)
-    peak = tl.full([1], float("-inf"), tl.float64)
+    running_max = tl.full([1], float("-inf"), tl.float64)
     bad_carry = 0
     rows = tl.where(KEEP, high, n - low)  # survivors of the last point wanted
     for start in range(0, loop_bound(rows + 1), BN):
@@ -47,23 +49,21 @@ def _pool(
         position = tl.load(ORDER + place, mask=holds, other=0)
         fits = holds & (position >= 0) & (position < n)
         item = begin + position
-        e = load_f64(ATT + item * att_stride, fits)
+        e = load_f64(ATTENTION + item * attention_stride, fits)
         finite = fits & is_finite(e)
         if IS_SCORES:
             bad = holds & (finite == 0) & ((fits == 0) | (e != float("-inf")))
         else:
             bad = holds & (finite == 0)
-        v = load_f64(V + item[:, None] * row_stride + d[None, :], fits[:, None] & real[None, :])
-        if UNDER:
+        v = load_f64(
+            VALUES + item[:, None] * row_stride + d[None, :], fits[:, None] & is_feature[None, :]
+        )
+        if RESCALED:
             e = tl.where(finite, e, float("-inf"))
-            largest = tl.maximum(peak, e)
-            finite_top = tl.where(largest > float("-inf"), largest, 0.0)
-            shrink = tl.where(peak > float("-inf"), tl.exp(peak - finite_top), 0.0)
-            weight = tl.where(finite, tl.exp(e - finite_top), 0.0)
+            running_max, factor, weight = rescale(running_max, e)
             v = tl.where(finite[:, None], v, 0.0)
-            sums_carry = sums_carry * shrink
-            weight_carry = weight_carry * shrink
-            peak = largest
+            sums_carry = sums_carry * factor
+            weight_carry = weight_carry * factor
         else:
             if IS_SCORES:
                 weight = tl.where(finite, tl.exp(tl.where(finite, e - top, 0.0)), 0.0)
@@ -71,34 +71,27 @@ def _pool(
                 weight = tl.where(finite, e, 0.0)
         terms = weight[:, None] * v
         sums = sums_carry[None, :] + tl.cumsum(terms, axis=0)
-        alive = weight_carry + tl.cumsum(weight, axis=0)
+        surviving = weight_carry + tl.cumsum(weight, axis=0)
         sums_carry += tl.sum(terms, axis=0)
         weight_carry += tl.sum(weight, axis=0)
-        broken = (bad_carry + tl.cumsum(bad.to(tl.int32), axis=0)) > 0
+        any_bad = (bad_carry + tl.cumsum(bad.to(tl.int32), axis=0)) > 0
         bad_carry += tl.sum(bad.to(tl.int32), axis=0)
-        average = sums / tl.where(alive > 0, alive, 1.0)[:, None]
-        average = tl.where((alive > 0)[:, None], average, 0.0)
-        average = tl.where(broken[:, None], float("nan"), average)
+        average = sums / tl.where(surviving > 0, surviving, 1.0)[:, None]
+        average = tl.where((surviving > 0)[:, None], average, 0.0)
+        average = tl.where(any_bad[:, None], float("nan"), average)
         wanted = inside & (k >= low) & (k <= high)
         tl.store(
-            OUT + k.to(tl.int64)[:, None] * D + d[None, :],
-            average.to(OUT.dtype.element_ty),
-            mask=wanted[:, None] & real[None, :],
+            POOLED + k.to(tl.int64)[:, None] * D + d[None, :],
+            average.to(POOLED.dtype.element_ty),
+            mask=wanted[:, None] & is_feature[None, :],
         )
 
 
-# The alignment of what callers pass differs from batch to batch and must not choose the code.
-POINTERS = ["V", "ATT", "ORDER", "OFFSETS", "FIRST", "OUT"]
-
-
-@triton.jit(
-    do_not_specialize=["row_stride", "att_stride", "B", "point_begin", "M"],
-    do_not_specialize_on_alignment=POINTERS,
-)
+@batch_jit
 def pooled_kernel(
-    V, row_stride, ATT, att_stride, ORDER, OFFSETS, FIRST, OUT, B, point_begin, M, D: tl.constexpr,
-    KEEP: tl.constexpr, IS_SCORES: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
-    BLOCK: tl.constexpr,
+    VALUES, row_stride, ATTENTION, attention_stride, ORDER, OFFSETS, FIRST, POOLED, B, point_begin,
+    M, D: tl.constexpr, KEEP: tl.constexpr, IS_SCORES: tl.constexpr, BN: tl.constexpr,
+    BD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     b = tl.load(FIRST) + tl.program_id(0)
     if b < B:
@@ -114,22 +107,22 @@ def pooled_kernel(
             if IS_SCORES:
                 for start in range(0, loop_bound(n), BLOCK):
                     position = start + tl.arange(0, BLOCK)
-                    e = load_f64(ATT + (begin + position) * att_stride, position < n)
+                    e = load_f64(ATTENTION + (begin + position) * attention_stride, position < n)
                     finite = (position < n) & is_finite(e)
                     highest = tl.maximum(highest, tl.where(finite, e, float("-inf")))
                     lowest = tl.minimum(lowest, tl.where(finite, e, float("inf")))
             top = tl.max(highest, axis=0)
             span = top - tl.min(lowest, axis=0)
-            out = OUT + offset * D
+            out = POOLED + offset * D
             if IS_SCORES and span > UNDERFLOW_SPAN:
                 _pool(
-                    V, row_stride, ATT, att_stride, ORDER + begin, out, begin, n, low, high, top,
-                    tl.program_id(1), D, KEEP, IS_SCORES, True, 1, BD,
+                    VALUES, row_stride, ATTENTION, attention_stride, ORDER + begin, out, begin, n,
+                    low, high, top, tl.program_id(1), D, KEEP, IS_SCORES, True, 1, BD,
                 )  # fmt: skip
             else:
                 _pool(
-                    V, row_stride, ATT, att_stride, ORDER + begin, out, begin, n, low, high, top,
-                    tl.program_id(1), D, KEEP, IS_SCORES, False, BN, BD,
+                    VALUES, row_stride, ATTENTION, attention_stride, ORDER + begin, out, begin, n,
+                    low, high, top, tl.program_id(1), D, KEEP, IS_SCORES, False, BN, BD,
                 )  # fmt: skip
 
 
@@ -143,7 +136,7 @@ def pooled_prefixes(
     begin: int,
     pooled: torch.Tensor,
 ) -> None:
-    """Fills pooled [M, D] from values [T, D] for the points from `begin` on."""
+    """Fill pooled [M, D] from values [T, D] for the points from `begin` on."""
     points, num_features = pooled.shape
     num_instances = len(offsets) - 1
     if points == 0 or num_instances == 0:

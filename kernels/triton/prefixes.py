@@ -23,56 +23,55 @@ Assumptions: orders are permutations wherever the status does not say INVALID.
 from __future__ import annotations
 
 import torch
-import triton
 import triton.language as tl
 
 from .common import (
     EMPTY,
-    FAR,
     INVALID,
     NEAR_TIE,
+    NEVER,
     UNDERFLOW,
     ZERO_MASS,
     decide,
     divergences,
-    group_size,
     helper,
     load_bias,
     load_score,
     load_tile,
     loop_bound,
+    rescale,
     row_log_probabilities,
-    tiles,
 )
+from .launch import Batch, batch_jit
 
 
 @helper
 def _scan(
-    S, WEIGHT, SCORE, score_stride, ORDER, BIAS, bias_stride, LOGP, TOLERANCE, FIRST, FLIP, REMOVED,
-    STATUS, JS, KL, LABEL_PROB, MASS, DECISION, LOGITS, status, y, b, begin, n, point,
-    C: tl.constexpr, KEEP: tl.constexpr, WANT_JS: tl.constexpr, WANT_KL: tl.constexpr,
-    WANT_LABEL_PROB: tl.constexpr, WANT_MASS: tl.constexpr, WANT_DECISION: tl.constexpr,
-    WANT_LOGITS: tl.constexpr, UNDER: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
+    CONTRIBUTIONS, WEIGHTS, ATTENTION, attention_stride, ORDER, BIAS, bias_stride,
+    LOG_PROBABILITIES, TOLERANCE, FIRST_FLIP, FLIP_LABEL, REMOVED_MASS, STATUS, CURVE_JS, CURVE_KL,
+    CURVE_LABEL_PROB, CURVE_MASS, CURVE_DECISION, CURVE_LOGITS, status, y, b, begin, n, point,
+    C: tl.constexpr, KEEP: tl.constexpr, RESCALED: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
+    """Scan the prefixes of one ranking of one instance, from everything erased to nothing."""
     c = tl.arange(0, BC)
-    real = c < C
+    is_class = c < C
     nan = float("nan")
     bias, bias_label, bias_finite = load_bias(BIAS, bias_stride, b, C, BC)
     tolerance = tl.load(TOLERANCE + b)
-    old = tl.load(LOGP + b * C + c, mask=real, other=float("-inf"))
+    old = tl.load(LOG_PROBABILITIES + b * C + c, mask=is_class, other=float("-inf"))
     invalid = (status & INVALID) != 0
-    flips_count = (y >= 0) & ((status & (EMPTY | ZERO_MASS)) == 0)
+    flips_matter = (y >= 0) & ((status & (EMPTY | ZERO_MASS)) == 0)
 
     margin_carry = tl.full([BC], 0, tl.float64)
     weight_carry = tl.full([1], 0, tl.float64)
     mass_carry = tl.full([1], 0, tl.float64)
     reference_carry = tl.full([1], 0, tl.float64)
-    peak = tl.full([1], float("-inf"), tl.float64)
+    running_max = tl.full([1], float("-inf"), tl.float64)
     bad_carry = tl.where(bias_finite, 0, 1)
-    first = FAR
+    first = NEVER
     flip = y * 0 - 1
     removed = mass_carry
-    nearest = FAR
+    nearest = NEVER
     for start in range(0, loop_bound(n + 1), BN):
         u = start + tl.arange(0, BN)
         inside = u <= n
@@ -81,42 +80,40 @@ def _scan(
         holds = inside & (u > 0)
         position = tl.load(ORDER + place, mask=holds & (invalid == 0), other=0)
         item = begin + position
-        a, reference, difference, bad = load_tile(S, WEIGHT, item, holds, bias, y, C, BC)
+        a, reference, difference, bad = load_tile(
+            CONTRIBUTIONS, WEIGHTS, item, holds, bias, y, C, BC
+        )
         weight = a
-        if UNDER:
-            e = load_score(SCORE, score_stride, item, holds)  # [1]
-            top = tl.maximum(peak, e)
-            finite_top = tl.where(top > float("-inf"), top, 0.0)
-            shrink = tl.where(peak > float("-inf"), tl.exp(peak - finite_top), 0.0)
-            weight = tl.where(e > float("-inf"), tl.exp(e - finite_top), 0.0)
-            margin_carry = margin_carry * shrink
-            weight_carry = weight_carry * shrink
-            reference_carry = reference_carry * shrink
-            peak = top
+        if RESCALED:
+            e = load_score(ATTENTION, attention_stride, item, holds)  # [1]
+            running_max, factor, weight = rescale(running_max, e)
+            margin_carry = margin_carry * factor
+            weight_carry = weight_carry * factor
+            reference_carry = reference_carry * factor
         terms = weight[:, None] * difference
         margins = margin_carry[None, :] + tl.cumsum(terms, axis=0)
-        alive = weight_carry + tl.cumsum(weight, axis=0)
+        surviving = weight_carry + tl.cumsum(weight, axis=0)
         margin_carry += tl.sum(terms, axis=0)
         weight_carry += tl.sum(weight, axis=0)
-        broken = (bad_carry + tl.cumsum(bad.to(tl.int32), axis=0)) > 0
+        any_bad = (bad_carry + tl.cumsum(bad.to(tl.int32), axis=0)) > 0
         bad_carry += tl.sum(bad.to(tl.int32), axis=0)
 
         # Whether some class beats the label, and whether it is close: one exchange of one number.
-        compared = (real & (c != y))[None, :]
+        compared = (is_class & (c != y))[None, :]
         beats = compared & ((margins < 0) | ((margins == 0) & (c < y)[None, :]))
-        close = compared & (tl.abs(margins) < tolerance * alive[:, None])
+        close = compared & (tl.abs(margins) < tolerance * surviving[:, None])
         counts = tl.sum(beats.to(tl.int32) + close.to(tl.int32) * 65536, axis=1)  # C <= 4096
-        survive = alive > 0
-        stays = tl.where(survive, counts % 65536 == 0, bias_label == y) | (u == n)
-        hit = inside & (k >= 1) & flips_count & (stays == KEEP)
-        nearby = inside & survive & (counts >= 65536)
-        nearest = tl.minimum(nearest, tl.min(tl.where(nearby, k, FAR), axis=0))
-        here = tl.min(tl.where(hit, k, FAR), axis=0)
+        weighted = surviving > 0
+        stays = tl.where(weighted, counts % 65536 == 0, bias_label == y) | (u == n)
+        hit = inside & (k >= 1) & flips_matter & (stays == KEEP)
+        nearby = inside & weighted & (counts >= 65536)
+        nearest = tl.minimum(nearest, tl.min(tl.where(nearby, k, NEVER), axis=0))
+        here = tl.min(tl.where(hit, k, NEVER), axis=0)
         if KEEP:
-            taken = (here < FAR) & (first == FAR)
+            taken = (here < NEVER) & (first == NEVER)
             beyond = k > tl.where(taken, here, first)
         else:
-            taken = here < FAR
+            taken = here < NEVER
             beyond = k < tl.where(taken, here, n + 1)
         erased = tl.sum(tl.where(beyond, a, 0.0), axis=0)
         removed = tl.where(taken, 0.0, removed) + erased
@@ -127,94 +124,63 @@ def _scan(
             else:
                 chosen = (k == here)[:, None]
                 sums = tl.sum(tl.where(chosen, margins, 0.0), axis=0)  # [BC]
-                best = tl.argmin(tl.where(real, sums, float("inf")), axis=0).to(tl.int64)
-                mass = tl.sum(tl.where(k == here, alive, 0.0), axis=0)
+                best = tl.argmin(tl.where(is_class, sums, float("inf")), axis=0).to(tl.int64)
+                mass = tl.sum(tl.where(k == here, surviving, 0.0), axis=0)
                 flip = tl.where(mass > 0, best, bias_label)
 
-        if WANT_MASS:
+        if CURVE_MASS is not None:
             remaining = mass_carry + tl.cumsum(a, axis=0)
             mass_carry += tl.sum(a, axis=0)
-            tl.store(MASS + point + k, tl.where(invalid, nan, remaining), mask=inside)
-        if WANT_DECISION:
-            decision = decide(margins, alive, bias_label, C, BC)
+            tl.store(CURVE_MASS + point + k, tl.where(invalid, nan, remaining), mask=inside)
+        if CURVE_DECISION is not None:
+            decision = decide(margins, surviving, bias_label, C, BC)
             decision = tl.where((u == n) & (y >= 0), y, decision)
-            decision = tl.where(broken | invalid, -1, decision)
-            tl.store(DECISION + point + k, decision, mask=inside)
-        if WANT_LOGITS:
+            decision = tl.where(any_bad | invalid, -1, decision)
+            tl.store(CURVE_DECISION + point + k, decision, mask=inside)
+        if CURVE_LOGITS is not None:
             shared = weight * tl.where(bad, 0.0, reference)
             label_sum = reference_carry + tl.cumsum(shared, axis=0)
             reference_carry += tl.sum(shared, axis=0)
-            safe = tl.where(alive > 0, alive, 1.0)[:, None]
-            logits = (label_sum[:, None] - margins) / safe
-            logits = tl.where((alive > 0)[:, None], logits, bias[None, :])
-            logits = tl.where((broken | invalid)[:, None], nan, logits)
+            divisor = tl.where(weighted, surviving, 1.0)[:, None]
+            logits = (label_sum[:, None] - margins) / divisor
+            logits = tl.where(weighted[:, None], logits, bias[None, :])
+            logits = tl.where((any_bad | invalid)[:, None], nan, logits)
             tl.store(
-                LOGITS + (point + k)[:, None] * C + c[None, :],
-                logits.to(LOGITS.dtype.element_ty),
-                mask=inside[:, None] & real[None, :],
+                CURVE_LOGITS + (point + k)[:, None] * C + c[None, :],
+                logits.to(CURVE_LOGITS.dtype.element_ty),
+                mask=inside[:, None] & is_class[None, :],
             )
-        if WANT_JS or WANT_KL or WANT_LABEL_PROB:
-            new = row_log_probabilities(margins, alive, bias, C, BC)
-            if WANT_JS or WANT_KL:
-                js, kl = divergences(new, old)
-                js = tl.where(y >= 0, js, nan)
-                kl = tl.where(y >= 0, kl, nan)
-                if WANT_JS:
-                    tl.store(JS + point + k, js.to(JS.dtype.element_ty), mask=inside)
-                if WANT_KL:
-                    tl.store(KL + point + k, kl.to(KL.dtype.element_ty), mask=inside)
-            if WANT_LABEL_PROB:
-                of_label = tl.sum(tl.where((c == y)[None, :], tl.exp(new), 0.0), axis=1)
-                of_label = tl.where(y >= 0, of_label, nan)
-                tl.store(
-                    LABEL_PROB + point + k, of_label.to(LABEL_PROB.dtype.element_ty), mask=inside
-                )
+        # What nothing below reads is not compiled.
+        new = row_log_probabilities(margins, surviving, bias, C, BC)
+        js, kl = divergences(new, old)
+        if CURVE_JS is not None:
+            js = tl.where(y >= 0, js, nan).to(CURVE_JS.dtype.element_ty)
+            tl.store(CURVE_JS + point + k, js, mask=inside)
+        if CURVE_KL is not None:
+            kl = tl.where(y >= 0, kl, nan).to(CURVE_KL.dtype.element_ty)
+            tl.store(CURVE_KL + point + k, kl, mask=inside)
+        if CURVE_LABEL_PROB is not None:
+            label_prob = tl.sum(tl.where((c == y)[None, :], tl.exp(new), 0.0), axis=1)
+            label_prob = tl.where(y >= 0, label_prob, nan).to(CURVE_LABEL_PROB.dtype.element_ty)
+            tl.store(CURVE_LABEL_PROB + point + k, label_prob, mask=inside)
 
-    found = first < FAR
-    tl.store(FIRST + b, tl.where(found, first, -1).to(tl.int64))
-    tl.store(FLIP + b, flip)
-    tl.store(REMOVED + b + tl.arange(0, 1), tl.where(found, removed, nan))
-    if flips_count & (nearest <= first) & (nearest < FAR):
+    found = first < NEVER
+    tl.store(FIRST_FLIP + b, tl.where(found, first, -1).to(tl.int64))
+    tl.store(FLIP_LABEL + b, flip)
+    tl.store(REMOVED_MASS + b + tl.arange(0, 1), tl.where(found, removed, nan))
+    if flips_matter & (nearest <= first) & (nearest < NEVER):
         tl.atomic_or(STATUS + b, NEAR_TIE)
 
 
-# The alignment of what callers pass differs from batch to batch and must not choose the code.
-POINTERS = [
-    "S",
-    "WEIGHT",
-    "SCORE",
-    "ORDER",
-    "OFFSETS",
-    "BIAS",
-    "LABEL",
-    "LOGP",
-    "TOLERANCE",
-    "FIRST",
-    "FLIP",
-    "REMOVED",
-    "STATUS",
-    "JS",
-    "KL",
-    "LABEL_PROB",
-    "MASS",
-    "DECISION",
-    "LOGITS",
-]
-
-
-@triton.jit(
-    do_not_specialize=["score_stride", "bias_stride", "T", "B", "group"],
-    do_not_specialize_on_alignment=POINTERS,
-)
+@batch_jit
 def prefixes_kernel(
-    S, WEIGHT, SCORE, score_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL, LOGP, TOLERANCE,
-    FIRST, FLIP, REMOVED, STATUS, JS, KL, LABEL_PROB, MASS, DECISION, LOGITS, T, B, group,
-    C: tl.constexpr, KEEP: tl.constexpr, IS_SCORES: tl.constexpr, WANT_JS: tl.constexpr,
-    WANT_KL: tl.constexpr, WANT_LABEL_PROB: tl.constexpr, WANT_MASS: tl.constexpr,
-    WANT_DECISION: tl.constexpr, WANT_LOGITS: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
-    BN: tl.constexpr, BC: tl.constexpr,
+    CONTRIBUTIONS, WEIGHTS, ATTENTION, attention_stride, ORDER, OFFSETS, BIAS, bias_stride, LABEL,
+    LOG_PROBABILITIES, TOLERANCE, FIRST_FLIP, FLIP_LABEL, REMOVED_MASS, STATUS, CURVE_JS, CURVE_KL,
+    CURVE_LABEL_PROB, CURVE_MASS, CURVE_DECISION, CURVE_LOGITS, T, B, group, first_row,
+    C: tl.constexpr, KEEP: tl.constexpr, IS_SCORES: tl.constexpr, LOW: tl.constexpr,
+    HIGH: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(1).to(tl.int64)
+    row = first_row.to(tl.int64) + tl.program_id(1)
     for step in range(0, loop_bound(group)):
         b = tl.program_id(0).to(tl.int64) * group + step
         if b < B:
@@ -227,64 +193,22 @@ def prefixes_kernel(
                 order = ORDER + row * T + begin
                 if IS_SCORES and (status & UNDERFLOW) != 0:
                     _scan(
-                        S, WEIGHT, SCORE, score_stride, order, BIAS, bias_stride, LOGP, TOLERANCE,
-                        FIRST + row * B, FLIP + row * B, REMOVED + row * B, STATUS, JS, KL,
-                        LABEL_PROB, MASS, DECISION, LOGITS, status, y, b, begin, n, point, C, KEEP,
-                        WANT_JS, WANT_KL, WANT_LABEL_PROB, WANT_MASS, WANT_DECISION, WANT_LOGITS,
-                        True, 1, BC,
+                        CONTRIBUTIONS, WEIGHTS, ATTENTION, attention_stride, order, BIAS,
+                        bias_stride, LOG_PROBABILITIES, TOLERANCE, FIRST_FLIP + row * B,
+                        FLIP_LABEL + row * B, REMOVED_MASS + row * B, STATUS, CURVE_JS, CURVE_KL,
+                        CURVE_LABEL_PROB, CURVE_MASS, CURVE_DECISION, CURVE_LOGITS, status, y, b,
+                        begin, n, point, C, KEEP, True, 1, BC,
                     )  # fmt: skip
                 else:
                     _scan(
-                        S, WEIGHT, SCORE, score_stride, order, BIAS, bias_stride, LOGP, TOLERANCE,
-                        FIRST + row * B, FLIP + row * B, REMOVED + row * B, STATUS, JS, KL,
-                        LABEL_PROB, MASS, DECISION, LOGITS, status, y, b, begin, n, point, C, KEEP,
-                        WANT_JS, WANT_KL, WANT_LABEL_PROB, WANT_MASS, WANT_DECISION, WANT_LOGITS,
-                        False, BN, BC,
+                        CONTRIBUTIONS, WEIGHTS, ATTENTION, attention_stride, order, BIAS,
+                        bias_stride, LOG_PROBABILITIES, TOLERANCE, FIRST_FLIP + row * B,
+                        FLIP_LABEL + row * B, REMOVED_MASS + row * B, STATUS, CURVE_JS, CURVE_KL,
+                        CURVE_LABEL_PROB, CURVE_MASS, CURVE_DECISION, CURVE_LOGITS, status, y, b,
+                        begin, n, point, C, KEEP, False, BN, BC,
                     )  # fmt: skip
 
 
-def erase_prefixes(
-    contributions: torch.Tensor,
-    weight: torch.Tensor,
-    attention: torch.Tensor,
-    is_scores: bool,
-    order: torch.Tensor,
-    offsets: torch.Tensor,
-    bias: torch.Tensor,
-    keep: bool,
-    label: torch.Tensor,
-    log_probabilities: torch.Tensor,
-    tolerance: torch.Tensor,
-    status: torch.Tensor,
-    first_flip: torch.Tensor,
-    flip_label: torch.Tensor,
-    removed_mass: torch.Tensor,
-    curves: dict[str, torch.Tensor | None],
-) -> None:
-    """Fills first_flip, flip_label, removed_mass [R, B] and the wanted curves from order [R, T].
-
-    `curves` has the keys js, kl, label_prob, mass, decision and logits; None is not wanted.
-    """
-    rows, num_items = order.shape
-    num_classes = contributions.shape[1]
-    num_instances = len(label)
-    if num_instances == 0:
-        return
-    group = group_size(num_instances, rows)
-    for tile in tiles(num_classes, num_items):
-        for row in range(0, rows, 65535):  # the second grid axis ends there
-            part = slice(row, row + 65535)
-            out = {
-                name: log_probabilities if curve is None else curve[part]
-                for name, curve in curves.items()
-            }
-            wanted = {f"WANT_{name.upper()}": curve is not None for name, curve in curves.items()}
-            prefixes_kernel[(triton.cdiv(num_instances, group), len(order[part]))](
-                contributions, weight, attention, attention.stride(0), order[part], offsets, bias,
-                bias.stride(0) if bias.ndim == 2 else 0, label, log_probabilities, tolerance,
-                first_flip[part], flip_label[part], removed_mass[part], status, out["js"],
-                out["kl"], out["label_prob"], out["mass"], out["decision"], out["logits"],
-                num_items, num_instances, group, C=num_classes, KEEP=keep, IS_SCORES=is_scores,
-                LOW=tile.low, HIGH=tile.high, BN=tile.items, BC=tile.classes, num_warps=tile.warps,
-                maxnreg=tile.registers, **wanted,
-            )  # fmt: skip
+def erase_prefixes(batch: Batch, order: torch.Tensor) -> None:
+    """Fill the first flips [R, B] and the wanted curves of the rankings of order [R, T]."""
+    batch.launch_tiles(prefixes_kernel, rows=len(order), ORDER=order)

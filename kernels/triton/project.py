@@ -33,48 +33,55 @@ LANES = tl.constexpr(4)  # neighbours whose sums are added in float32
 
 @helper
 def _add_lanes(part, BT: tl.constexpr, BD: tl.constexpr):
-    """The sum over the features of each row [BT], in float64 but for neighbours."""
+    """Add up the features of each row [BT], in float64 but for neighbours."""
     if part.dtype == tl.float64:
         return tl.sum(part, axis=1)
-    near = tl.sum(tl.reshape(part, [BT, BD // LANES, LANES]), axis=2)  # [BT, BD / LANES]
-    return tl.sum(near.to(tl.float64), axis=1)
+    neighbours = tl.sum(tl.reshape(part, [BT, BD // LANES, LANES]), axis=2)  # [BT, BD / LANES]
+    return tl.sum(neighbours.to(tl.float64), axis=1)
 
 
 @helper
 def _project_classes(
-    V, W, S, NORM, rows, inside, row_units, first, C: tl.constexpr, D: tl.constexpr,
-    VEC: tl.constexpr, BT: tl.constexpr, BD: tl.constexpr, PANEL: tl.constexpr,
+    VALUES, HEAD, CONTRIBUTIONS, NORMS, rows, inside, row_units, first, C: tl.constexpr,
+    D: tl.constexpr, VEC: tl.constexpr, BT: tl.constexpr, BD: tl.constexpr, PANEL: tl.constexpr,
     CLASSES: tl.constexpr, WITH_NORM: tl.constexpr,
 ):  # fmt: skip
+    """Project a tile of items onto up to four classes, and write their norms with the first."""
     column = tl.arange(0, BD)
-    row = V + (rows * row_units * VEC)[:, None]
-    wide: tl.constexpr = tl.float64
-    narrow: tl.constexpr = W.dtype.element_ty
-    sum0 = tl.full([BT], 0, wide)
-    sum1 = tl.full([BT], 0, wide)
-    sum2 = tl.full([BT], 0, wide)
-    sum3 = tl.full([BT], 0, wide)
-    squares = tl.full([BT], 0, wide)
+    row = VALUES + (rows * row_units * VEC)[:, None]
+    f64: tl.constexpr = tl.float64
+    element: tl.constexpr = HEAD.dtype.element_ty
+    sum0 = tl.full([BT], 0, f64)
+    sum1 = tl.full([BT], 0, f64)
+    sum2 = tl.full([BT], 0, f64)
+    sum3 = tl.full([BT], 0, f64)
+    squares = tl.full([BT], 0, f64)
     for panel in range(0, D, PANEL):
-        part0 = tl.full([BT, BD], 0, narrow)
-        part1 = tl.full([BT, BD], 0, narrow)
-        part2 = tl.full([BT, BD], 0, narrow)
-        part3 = tl.full([BT, BD], 0, narrow)
-        square = tl.full([BT, BD], 0, narrow)
+        part0 = tl.full([BT, BD], 0, element)
+        part1 = tl.full([BT, BD], 0, element)
+        part2 = tl.full([BT, BD], 0, element)
+        part3 = tl.full([BT, BD], 0, element)
+        square = tl.full([BT, BD], 0, element)
         # Unrolled, so that several loads are in flight.
         for start in tl.range(panel, min(panel + PANEL, D), BD, loop_unroll_factor=4):
             d = start + column
-            real = d < D
-            v = tl.load(row + d[None, :], mask=inside[:, None] & real[None, :], other=0.0)
-            v = v.to(narrow)  # [BT, BD]
-            head = W + first * D + d
-            part0 += v * tl.load(head, mask=real, other=0.0)[None, :]
+            is_feature = d < D
+            v = tl.load(row + d[None, :], mask=inside[:, None] & is_feature[None, :], other=0.0)
+            v = v.to(element)  # [BT, BD]
+            head = HEAD + first * D + d
+            part0 += v * tl.load(head, mask=is_feature, other=0.0)[None, :]
             if CLASSES > 1:
-                part1 += v * tl.load(head + D, mask=real & (first + 1 < C), other=0.0)[None, :]
+                part1 += (
+                    v * tl.load(head + D, mask=is_feature & (first + 1 < C), other=0.0)[None, :]
+                )
             if CLASSES > 2:
-                part2 += v * tl.load(head + 2 * D, mask=real & (first + 2 < C), other=0.0)[None, :]
+                part2 += (
+                    v * tl.load(head + 2 * D, mask=is_feature & (first + 2 < C), other=0.0)[None, :]
+                )
             if CLASSES > 3:
-                part3 += v * tl.load(head + 3 * D, mask=real & (first + 3 < C), other=0.0)[None, :]
+                part3 += (
+                    v * tl.load(head + 3 * D, mask=is_feature & (first + 3 < C), other=0.0)[None, :]
+                )
             if WITH_NORM:
                 square += v * v
         sum0 += _add_lanes(part0, BT, BD)
@@ -86,52 +93,68 @@ def _project_classes(
             sum3 += _add_lanes(part3, BT, BD)
         if WITH_NORM:
             squares += _add_lanes(square, BT, BD)
-    out = S + rows * C + first
-    result: tl.constexpr = S.dtype.element_ty
-    tl.store(out, sum0.to(result), mask=inside)
+    out = CONTRIBUTIONS + rows * C + first
+    real: tl.constexpr = CONTRIBUTIONS.dtype.element_ty
+    tl.store(out, sum0.to(real), mask=inside)
     if CLASSES > 1:
-        tl.store(out + 1, sum1.to(result), mask=inside & (first + 1 < C))
+        tl.store(out + 1, sum1.to(real), mask=inside & (first + 1 < C))
     if CLASSES > 2:
-        tl.store(out + 2, sum2.to(result), mask=inside & (first + 2 < C))
+        tl.store(out + 2, sum2.to(real), mask=inside & (first + 2 < C))
     if CLASSES > 3:
-        tl.store(out + 3, sum3.to(result), mask=inside & (first + 3 < C))
+        tl.store(out + 3, sum3.to(real), mask=inside & (first + 3 < C))
     if WITH_NORM:
         # Squares leave float32 for values beyond 1e±10: such items are read again, in float64.
         extreme = inside & ((squares > 1e-20) & (squares < 1e30)) == 0
         if tl.sum(extreme.to(tl.int32), axis=0) > 0:
-            exact = tl.full([BT], 0, wide)
+            exact = tl.full([BT], 0, f64)
             for start in range(0, D, BD):
                 d = start + column
                 some = inside[:, None] & (d < D)[None, :]
-                v = tl.load(row + d[None, :], mask=some, other=0.0).to(narrow).to(wide)
+                v = tl.load(row + d[None, :], mask=some, other=0.0).to(element).to(f64)
                 exact += tl.sum(v * v, axis=1)
             squares = tl.where(extreme, exact, squares)
-        tl.store(NORM + rows, tl.sqrt(squares), mask=inside)
+        tl.store(NORMS + rows, tl.sqrt(squares), mask=inside)
 
 
 @triton.jit(do_not_specialize=["T", "row_units"])
 def project_kernel(
-    V, W, S, NORM, T, row_units, C: tl.constexpr, D: tl.constexpr, VEC: tl.constexpr,
-    BT: tl.constexpr, BD: tl.constexpr, PANEL: tl.constexpr, CLASSES: tl.constexpr,
+    VALUES, HEAD, CONTRIBUTIONS, NORMS, T, row_units, C: tl.constexpr, D: tl.constexpr,
+    VEC: tl.constexpr, BT: tl.constexpr, BD: tl.constexpr, PANEL: tl.constexpr,
+    CLASSES: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0).to(tl.int64) * BT + tl.arange(0, BT)
     inside = rows < T
     group = tl.program_id(1)
     if group == 0:
         _project_classes(
-            V, W, S, NORM, rows, inside, row_units, 0, C, D, VEC, BT, BD, PANEL, CLASSES, True
+            VALUES,
+            HEAD,
+            CONTRIBUTIONS,
+            NORMS,
+            rows,
+            inside,
+            row_units,
+            0,
+            C,
+            D,
+            VEC,
+            BT,
+            BD,
+            PANEL,
+            CLASSES,
+            True,
         )
         group += tl.num_programs(1)
     while group * CLASSES < C:
         _project_classes(
-            V, W, S, NORM, rows, inside, row_units, group * CLASSES, C, D, VEC, BT, BD, PANEL,
-            CLASSES, False,
+            VALUES, HEAD, CONTRIBUTIONS, NORMS, rows, inside, row_units, group * CLASSES, C, D, VEC,
+            BT, BD, PANEL, CLASSES, False,
         )  # fmt: skip
         group += tl.num_programs(1)
 
 
 def vector_width(num_features: int, item_bytes: int) -> int:
-    """Elements of a 16-byte load that never straddles a row of `num_features`; a power of two."""
+    """Count the elements, a power of two, of a 16-byte load that never straddles a row."""
     width = 16 // item_bytes
     while num_features % width:
         width //= 2
@@ -144,7 +167,7 @@ def project(
     contributions: torch.Tensor,
     norms: torch.Tensor,
 ) -> None:
-    """Fills contributions [T, C] and norms [T] from values [T, D] and head_weight [C, D]."""
+    """Fill contributions [T, C] and norms [T] from values [T, D] and head_weight [C, D]."""
     num_items, num_features = values.shape
     num_classes = head_weight.shape[0]
     if num_items == 0:

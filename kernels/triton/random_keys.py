@@ -16,33 +16,30 @@ Assumptions: none.
 from __future__ import annotations
 
 import torch
-import triton
 import triton.language as tl
 
-from .common import group_size, helper, loop_bound
+from .common import helper, loop_bound
+from .launch import batch_jit, launch
 
 
 @helper
 def _mix(x):
+    """Finalise splitmix64."""
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB
     return x ^ (x >> 31)
 
 
-# The alignment of what callers pass differs from batch to batch and must not choose the code.
-POINTERS = ["IDS", "OFFSETS", "KEY"]
-
-
-@triton.jit(
-    do_not_specialize=["seed", "order", "T", "B", "group"],
-    do_not_specialize_on_alignment=POINTERS,
-)
-def random_keys_kernel(IDS, OFFSETS, KEY, seed, order, T, B, group, BN: tl.constexpr):
+@batch_jit
+def random_keys_kernel(
+    IDS, OFFSETS, KEYS, seed, first_order, T, B, group, first_row, BN: tl.constexpr
+):
     golden = tl.full([1], 0x9E3779B97F4A7C15, tl.uint64)
-    number = order + tl.program_id(1)
-    out = KEY + tl.program_id(1).to(tl.int64) * T
+    row = first_row.to(tl.int64) + tl.program_id(1)
+    order = first_order + row
+    out = KEYS + row * T
     shared = _mix(golden + seed.to(tl.int64).to(tl.uint64))
-    shared = _mix(shared + number.to(tl.int64).to(tl.uint64) + golden)
+    shared = _mix(shared + order.to(tl.uint64) + golden)
     for step in range(0, loop_bound(group)):
         b = tl.program_id(0).to(tl.int64) * group + step
         if b < B:
@@ -60,16 +57,8 @@ def random_keys_kernel(IDS, OFFSETS, KEY, seed, order, T, B, group, BN: tl.const
 def random_keys(
     ids: torch.Tensor, offsets: torch.Tensor, keys: torch.Tensor, seed: int, first_order: int
 ) -> None:
-    """Fills keys [K, T] int64 for the order numbers `first_order … first_order + K - 1`."""
-    rows, num_items = keys.shape
-    num_instances = len(ids)
-    if num_instances == 0 or num_items == 0:
-        return
-    group = group_size(num_instances, rows)
-    signed = (seed + 2**63) % 2**64 - 2**63
-    for row in range(0, rows, 65535):  # the second grid axis ends there
-        part = keys[row : row + 65535]
-        random_keys_kernel[(triton.cdiv(num_instances, group), len(part))](
-            ids, offsets, part, signed, first_order + row, num_items, num_instances, group, BN=128,
-            num_warps=4,
-        )  # fmt: skip
+    """Fill keys [K, T] int64 for the order numbers `first_order … first_order + K - 1`."""
+    launch(
+        random_keys_kernel, len(ids), rows=len(keys), IDS=ids, OFFSETS=offsets, KEYS=keys,
+        seed=(seed + 2**63) % 2**64 - 2**63, first_order=first_order, T=keys.shape[1], BN=128,
+    )  # fmt: skip

@@ -19,16 +19,17 @@ Assumptions: n < 2^31. Instances marked INVALID get -1.
 from __future__ import annotations
 
 import torch
-import triton
 import triton.language as tl
 
-from .common import INVALID, group_size, helper, loop_bound
+from .common import INVALID, helper, loop_bound
+from .launch import batch_jit, launch
 
 
 @helper
 def _sort(
-    KEY, ORDER, SCRATCH, scratch_size, n, CH: tl.constexpr, STEP: tl.constexpr, BN: tl.constexpr
+    KEYS, ORDER, SCRATCH, scratch_size, n, CH: tl.constexpr, STEP: tl.constexpr, BN: tl.constexpr
 ):
+    """Sort the items of one instance under one ranking."""
     passes = 0
     width = CH
     while width < n:
@@ -38,12 +39,12 @@ def _sort(
         lane = tl.arange(0, CH)
         position = base + lane
         inside = position < n
-        key = tl.load(KEY + position, mask=inside, other=0)
+        key = tl.load(KEYS + position, mask=inside, other=0)
         rank = tl.full([CH], 0, tl.int32)
         for start in range(base, loop_bound(tl.minimum(base + CH, n)), STEP):
             other = start + tl.arange(0, STEP)
             present = other < n
-            other_key = tl.load(KEY + other, mask=present, other=0)
+            other_key = tl.load(KEYS + other, mask=present, other=0)
             tied = (other_key[:, None] == key[None, :]) & (other[:, None] < position[None, :])
             before = ((other_key[:, None] > key[None, :]) | tied) & present[:, None]
             rank += tl.sum(before.to(tl.int32), axis=0)
@@ -60,7 +61,7 @@ def _sort(
             q = start + tl.arange(0, BN)
             inside = q < n
             position = tl.load(source + q, mask=inside, other=0)
-            key = tl.load(KEY + position, mask=inside, other=0)
+            key = tl.load(KEYS + position, mask=inside, other=0)
             pair = (q // (2 * width)) * (2 * width)
             middle = tl.minimum(pair + width, n)
             left = q < middle
@@ -73,7 +74,7 @@ def _sort(
                 searching = inside & (low < high)
                 probe = (low + high) // 2
                 there = tl.load(source + probe, mask=searching, other=0)
-                probe_key = tl.load(KEY + there, mask=searching, other=0)
+                probe_key = tl.load(KEYS + there, mask=searching, other=0)
                 # Of equal keys the left run's come first, since its positions are lower.
                 precedes = (probe_key > key) | ((probe_key == key) & (left == 0))
                 low = tl.where(searching & precedes, probe + 1, low)
@@ -90,20 +91,13 @@ def _sort(
         target = swapped
 
 
-# The alignment of what callers pass differs from batch to batch and must not choose the code.
-POINTERS = ["KEY", "ORDER", "SCRATCH", "OFFSETS", "STATUS"]
-
-
-@triton.jit(
-    do_not_specialize=["T", "B", "group"],
-    do_not_specialize_on_alignment=POINTERS,
-)
+@batch_jit
 def sort_kernel(
-    KEY, ORDER, SCRATCH, OFFSETS, STATUS, T, B, group, CH: tl.constexpr, STEP: tl.constexpr,
-    BN: tl.constexpr,
+    KEYS, ORDER, SCRATCH, OFFSETS, STATUS, R, T, B, group, first_row, CH: tl.constexpr,
+    STEP: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(1).to(tl.int64) * T
-    scratch_size = tl.num_programs(1).to(tl.int64) * T
+    row = (first_row.to(tl.int64) + tl.program_id(1)) * T
+    scratch_size = R.to(tl.int64) * T
     for step in range(0, loop_bound(group)):
         b = tl.program_id(0).to(tl.int64) * group + step
         if b < B:
@@ -116,25 +110,19 @@ def sort_kernel(
                     nowhere = tl.full([BN], -1, tl.int64)
                     tl.store(ORDER + at + position, nowhere, mask=position < n)
             else:
-                _sort(KEY + at, ORDER + at, SCRATCH + at, scratch_size, n, CH, STEP, BN)
+                _sort(KEYS + at, ORDER + at, SCRATCH + at, scratch_size, n, CH, STEP, BN)
 
 
 def sort(
     keys: torch.Tensor, offsets: torch.Tensor, status: torch.Tensor, order: torch.Tensor
 ) -> None:
-    """Fills order [K, T] int64 from keys [K, T] int64, both contiguous."""
+    """Fill order [K, T] int64 from keys [K, T] int64, both contiguous."""
     rows, num_items = keys.shape
-    num_instances = len(status)
-    if num_instances == 0 or num_items == 0:
-        return
-    short = num_items <= 24 * num_instances  # by the mean length
+    short = num_items <= 24 * len(status)  # by the mean length
     run, warps = (32, 1) if short else (128, 4)
-    group = group_size(num_instances, rows)
-    step = max(1, min(rows, 65535))  # the second grid axis ends there
-    scratch = torch.empty(2, step, num_items, dtype=torch.int32, device=keys.device)
-    for row in range(0, rows, step):
-        part = keys[row : row + step]
-        sort_kernel[(triton.cdiv(num_instances, group), len(part))](
-            part, order[row : row + step], scratch, offsets, status, num_items, num_instances,
-            group, CH=run, STEP=16, BN=max(128, run), num_warps=warps,
-        )  # fmt: skip
+    launch(
+        sort_kernel, len(status), rows=rows, KEYS=keys, ORDER=order,
+        SCRATCH=torch.empty(2, rows, num_items, dtype=torch.int32, device=keys.device),
+        OFFSETS=offsets, STATUS=status, R=rows, T=num_items, CH=run, STEP=16, BN=max(128, run),
+        num_warps=warps,
+    )  # fmt: skip

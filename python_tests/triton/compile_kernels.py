@@ -50,12 +50,12 @@ def record(name: str) -> dict[str, tuple]:
         signature, constants, attributes = {}, {}, {}
         for i, parameter in enumerate(self.params):
             value = named.pop(parameter.name)
-            if parameter.is_constexpr:
+            if parameter.is_constexpr or value is None:
                 signature[parameter.name] = "constexpr"
                 constants[(i,)] = value
             elif isinstance(value, torch.Tensor):
                 signature[parameter.name] = "*" + TYPES[value.dtype]
-                if not parameter.do_not_specialize_on_alignment:
+                if not parameter.do_not_specialize:
                     attributes[(i,)] = [["tt.divisibility", 16]]
             else:
                 signature[parameter.name] = "i32" if -(2**31) <= value < 2**31 else "i64"
