@@ -266,9 +266,8 @@ class TestMistakes:
 
     def test_missing_vectors_are_noticed_before_the_data_are_read(self, tmp_path: Path) -> None:
         data = tmp_path / "absent.csv"
-        assert f"--vectors {tmp_path / 'v'}: no such file" in self.train(
-            data, "--vectors", tmp_path / "v"
-        )
+        line = self.train(data, "--vectors", tmp_path / "v")
+        assert f"--vectors: given {tmp_path / 'v'}, which is no file, needed a file" in line
 
     def test_a_vocabulary_without_words(self, tmp_path: Path) -> None:
         data = write(tmp_path / "x.csv", reviews())
@@ -282,17 +281,19 @@ class TestMistakes:
 
     def test_files_that_do_not_go_together(self) -> None:
         line = one_line("train", "--data", "x.csv", "--train", "y.csv", "--test", "z.csv")
-        assert "--data has all rows, so it does not go with --train and --test" in line
+        assert "--data: given with train and test, needed alone: it has all rows" in line
         line = one_line("train", "--train", "y.csv", "--split-column", "part")
-        assert "--split-column goes with --data" in line
+        assert "--split-column: given with separate files, needed with one file" in line
 
     @pytest.mark.parametrize("seed", [-1, 2**63])
     @pytest.mark.parametrize(
-        "command", [("train", "--seed"), ("train", "--split-seed"), ("erase", "--seed")]
+        "command", [("train", "--split-seed"), ("erase", "--tensors", "x", "--seed")]
     )
-    def test_a_seed_out_of_range(self, command: tuple[str, str], seed: int) -> None:
-        result = invoke(*command, seed, code=2)
-        assert f"Invalid value for '{command[1]}'" in result.stderr
+    def test_a_seed_out_of_range(self, command: tuple[str, ...], seed: int) -> None:
+        line = one_line(*command, seed)
+        assert f"{command[-1]}: given {seed}, needed 0 to 2**63 - 1" in line
+        result = invoke("train", "--seed", seed, code=2)
+        assert "Invalid value for '--seed'" in result.stderr
 
     def test_the_data_changed_since_training(self, trained: Path, tmp_path: Path) -> None:
         data = tmp_path / "r.csv"
@@ -441,19 +442,23 @@ class TestMistakes:
         assert "holds no saved model" in one_line("erase", "--model", tmp_path)
 
     def test_neither_model_nor_tensors(self) -> None:
-        assert "either --model or --tensors" in one_line("erase")
+        assert "--model, --tensors: given neither, needed one of them" in one_line("erase")
 
     def test_options_that_do_not_go_together(self, trained: Path, tmp_path: Path) -> None:
         flan = trained / "flan"
-        assert "go with --data" in one_line("erase", "--model", flan, "--unlabelled")
+        assert "--unlabelled: given without --data, needed with it" in one_line(
+            "erase", "--model", flan, "--unlabelled"
+        )
         line = one_line("erase", "--tensors", tmp_path / "x", "--data", tmp_path / "y")
-        assert "--data goes with --model" in line
+        assert "--data: given with --tensors, needed with --model" in line
 
     def test_values_that_are_not_options(self, tmp_path: Path) -> None:
         tensors = ("erase", "--tensors", tmp_path / "x")
         assert "different, uniform or legacy" in one_line(*tensors, "--random-item", "any")
-        assert "--backend is 'gpu'" in one_line(*tensors, "--backend", "gpu")
-        assert "--device is 'abacus'" in one_line(*tensors, "--device", "abacus")
+        assert "--backend: given 'gpu', needed auto, cuda" in one_line(*tensors, "--backend", "gpu")
+        assert "--device: given 'abacus', needed auto, cpu" in one_line(
+            *tensors, "--device", "abacus"
+        )
 
     @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
     def test_no_gpu(self, tmp_path: Path) -> None:
@@ -528,13 +533,15 @@ def test_reproduce_a_small_study_and_export_a_run_of_it(tmp_path: Path) -> None:
 
 def test_mistakes_in_reproducing(tmp_path: Path) -> None:
     command = ("reproduce", "serrano-smith", "--data-root", tmp_path)
-    assert "--until is 'dinner'" in one_line(*command, "--until", "dinner")
-    assert "no such folder" in one_line(*command[:3], tmp_path / "absent")
+    assert "--until: given 'dinner', needed prepare, embed" in one_line(
+        *command, "--until", "dinner"
+    )
+    assert "which is no folder" in one_line(*command[:3], tmp_path / "absent")
     assert "no corpus yahoo" in one_line(*command)  # none of the four is there
     assert "--preset is 'both'" in one_line(*command, "--preset", "both")
     study = write_small_study(tmp_path)
     line = one_line(*command, "--study", study, "--preset", "nope")
-    assert "--preset goes with the paper's corpora, not with --study" in line
+    assert "--preset: given with --study, needed without it" in line
     line = one_line(*command, "--study", study, "--only", "yelp", "--out", tmp_path / "out")
     assert "names nothing" in line
 

@@ -74,7 +74,7 @@ def test_train_and_erase(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--training", "fast"), "--training is 'fast'; serrano-smith or jain-wallace is needed"),
+        (("--training", "fast"), "--training: given 'fast', needed serrano-smith or jain-wallace"),
         (("--mechanism", "max"), "mechanism: given 'max', needed gumbel, softmax"),
         (("--attention", "loud"), "attention: given 'loud', needed additive, deep, dot"),
         (("--head", "tree"), "head: given 'tree', needed softmax or sigmoid"),

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
-from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -37,30 +35,9 @@ err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 _SHOW_CURSOR = b"\x1b[?25h"
 
-_Command = TypeVar("_Command", bound=Callable[..., None])
 
-
-def command(app: typer.Typer, example: str) -> Callable[[_Command], _Command]:
-    """Register a command: its example in the help, one line for each mistake of the user's.
-
-    Args:
-        app: where to register it, under its own name.
-        example: a whole command line.
-
-    Returns:
-        A decorator.
-    """
-
-    def decorate(function: _Command) -> _Command:
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> None:
-            with one_line_errors():
-                function(*args, **kwargs)
-
-        app.command(epilog=f"Example: [bold]{example}[/bold]")(wrapped)
-        return function
-
-    return decorate
+class UsageError(ValueError):
+    """Options that a command cannot be run with: one line that names the option."""
 
 
 def prepare() -> None:
@@ -86,11 +63,6 @@ def prepare() -> None:
             os._exit(INTERRUPTED)
 
     signal.signal(signal.SIGINT, interrupt)
-
-
-def number_or_name(text: str) -> int | str:
-    """Read an option that is a number or the name of a rule."""
-    return int(text) if text.isdecimal() else text
 
 
 def counted(count: int, thing: str) -> str:
@@ -121,7 +93,7 @@ def one_line_errors() -> Iterator[None]:
         from fastattnerase.models import ModelError
         from fastattnerase.runs.rundir import RunError
 
-        if not isinstance(error, (DataError, RunError, ModelError)):
+        if not isinstance(error, (UsageError, DataError, RunError, ModelError)):
             raise
         fail(str(error))
 

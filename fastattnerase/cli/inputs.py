@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
-from fastattnerase.cli.console import counted, err, out
+from fastattnerase.cli.console import UsageError, counted, err, out
+from fastattnerase.fields import one_of
 
 if TYPE_CHECKING:
     from fastattnerase.data import Dataset
@@ -16,9 +20,55 @@ if TYPE_CHECKING:
     from fastattnerase.sources import Source
 
 
-Out = Annotated[Path | None, typer.Option("--out", help="Where results go.", show_default=False)]
-Device = Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")]
-Backend = Annotated[str, typer.Option(help="Of the erasure engine: auto, or a name from `info`.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of all random choices.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder to write; by default it is named after the input."),
+]
+Name = Annotated[
+    str | None, typer.Option(help="Name in reports; by default it is that of the model or data.")
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        help="Device to compute on: auto (a GPU where there is one), cpu, cuda or cuda:N."
+    ),
+]
+Jobs = Annotated[int, typer.Option(min=1, help="Models at a time; several use one thread each.")]
+
+
+@dataclass(frozen=True)
+class Input:
+    """What an experiment is run on: a trained model, or tensors.
+
+    Attributes:
+        model: Folder that `train` wrote.
+        data: File of which all rows are read; by default the model's own test split is.
+        text_column: Column of the texts; by default as in training.
+        label_column: Column of the labels; by default as in training.
+        unlabelled: Whether the rows of `data` have no labels.
+        tensors: Instead of a model, a safetensors file of any attention layer: values [T, D],
+            offsets [B + 1], scores or weights [T], head_weight [C, D], head_bias [C]; labels and
+            ids [B] and logits [B, C] where they are known.
+    """
+
+    model: Path | None = None
+    data: Path | None = None
+    text_column: str | None = None
+    label_column: str | None = None
+    unlabelled: bool = False
+    tensors: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.model is None) == (self.tensors is None):
+            both = "neither" if self.model is None else "both"
+            raise UsageError(f"--model, --tensors: given {both}, needed one of them")
+        if self.model is None and self.data is not None:
+            raise UsageError("--data: given with --tensors, needed with --model")
+        if self.data is None and (self.text_column or self.label_column or self.unlabelled):
+            raise UsageError(
+                "--text-column, --label-column, --unlabelled: given without --data, needed with it"
+            )
 
 
 def stem(path: Path | None) -> str:
@@ -30,8 +80,6 @@ def choose_device(name: str) -> str:
     """Turn the option --device into a device of torch that is there."""
     import torch
 
-    from fastattnerase.runs.rundir import RunError
-
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -39,23 +87,30 @@ def choose_device(name: str) -> str:
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise RunError(f"--device is {name!r}; auto, cpu, cuda or cuda:N is needed")
+        raise UsageError(f"--device: given {name!r}, needed auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise RunError(f"--device is {name!r}, but torch finds no GPU here")
+        raise UsageError(f"--device: given {name!r}, needed cpu: torch finds no GPU here")
     return name
 
 
 def choose_backend(name: str) -> str:
     """Check the option --backend: a name that is known and can run here, or auto."""
     import fastattnerase as fae
-    from fastattnerase.runs.rundir import RunError
 
     known = fae.backends()
     if name != "auto" and name not in known:
-        raise RunError(f"--backend is {name!r}; auto or one of {', '.join(known)} is needed")
+        raise UsageError(f"--backend: given {name!r}, needed auto, {one_of(list(known))}")
     if name != "auto" and known[name]:
-        raise RunError(f"--backend {name} cannot run here: {'; '.join(known[name])}")
+        raise UsageError(
+            f"--backend: given {name}, needed one that can run here: {'; '.join(known[name])}"
+        )
     return name
+
+
+def require_folder(option: str, folder: Path) -> None:
+    """Refuse an option that names no folder."""
+    if not folder.is_dir():
+        raise UsageError(f"{option}: given {folder}, which is no folder, needed a folder")
 
 
 def print_left_out(dropped: Mapping[str, int], cut: int, max_tokens: int | None) -> None:
@@ -66,14 +121,31 @@ def print_left_out(dropped: Mapping[str, int], cut: int, max_tokens: int | None)
         out.print(f"{counted(cut, 'document')} cut after {counted(max_tokens, 'word')}")
 
 
-def require_one_of_both(model: Path | None, data: Path | None, tensors: Path | None) -> None:
-    """Require a model or tensors, and --data with a model only."""
-    from fastattnerase.runs.rundir import RunError
+def print_next(command: str, folder: Path) -> None:
+    """Print the command that usually follows, as it can be pasted."""
+    line = f"fastattnerase {command} {shlex.quote(str(folder))}"
+    out.print(Text.assemble("Next: ", (line, "bold")), soft_wrap=True)
 
-    if (model is None) == (tensors is None):
-        raise RunError("give either --model or --tensors")
-    if model is None and data is not None:
-        raise RunError("--data goes with --model, not with --tensors")
+
+def open_source(given: Input, device: str, purpose: str) -> tuple[Source, str, Path]:
+    """Open what an experiment is run on.
+
+    Args:
+        given: The model with its data, or the tensors.
+        device: A device of torch.
+        purpose: Name of the run's folder.
+
+    Returns:
+        The instances, their name in reports, and the folder where results go by default.
+    """
+    if given.model is not None:
+        source, name = model_source(
+            given.model, given.data, given.text_column, given.label_column, given.unlabelled, device
+        )
+        folder = purpose if given.data is None else f"{purpose}-{stem(given.data)}"
+        return source, name, given.model / folder
+    name = stem(given.tensors)
+    return tensor_source(given.tensors, device), name, Path("runs") / f"{name}-{purpose}"
 
 
 def tensor_source(tensors: Path | None, device: str) -> Source:
@@ -144,8 +216,6 @@ def _documents(
     trained = loaded.data_config
     about: dict[str, Any]
     if data is None:
-        if text_column or label_column or unlabelled:
-            raise RunError("--text-column, --label-column and --unlabelled go with --data")
         corpus = load_corpus(trained)
         if corpus.classes != loaded.classes:
             raise RunError(
@@ -182,3 +252,31 @@ def _documents(
             f"documents and now has {len(dataset)}, or the same number of others"
         )
     return dataset, about | {"documents": len(dataset), "truncated": dataset.truncated}
+
+
+def find_run(folder: Path) -> Path:
+    """Give a run directory, or the one run that `erase` wrote into a model's folder."""
+    from fastattnerase.mi.runs import KIND, TABLES
+    from fastattnerase.runs.rundir import RUN, RunError, read_json
+
+    measured = [folder] if (folder / RUN).exists() else []
+    if measured and read_json(folder / RUN).get("kind") != KIND:
+        return folder
+    runs = sorted(path.parent for path in folder.glob(f"erase*/{RUN}"))
+    measured = measured or [path.parent for path in sorted(folder.glob(f"measure*/{RUN}"))]
+    if measured and not runs:
+        raise RunError(
+            f"{measured[0]} holds a measurement, which has no report of this kind: its tables are "
+            f"{', '.join(f'{table}.csv' for table in TABLES)} in it; name a run directory that "
+            "`erase` wrote"
+        )
+    pages = [page for page in ("report.html", "wen.html") if (folder / "report" / page).is_file()]
+    if pages and (folder / "manifest.json").is_file():
+        inside = sorted(str(path.parent) for path in folder.glob(f"erase/*/*/{RUN}"))
+        raise RunError(
+            f"{folder} is a folder of `reproduce`; its report is {folder / 'report' / pages[0]}"
+            + (f", its runs are {', '.join(inside)}" if inside else "")
+        )
+    if len(runs) > 1:
+        raise RunError(f"{folder} holds several runs; name one of {', '.join(map(str, runs))}")
+    return runs[0] if runs else folder

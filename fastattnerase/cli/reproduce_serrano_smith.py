@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from fastattnerase.cli.console import command, out
-from fastattnerase.cli.inputs import choose_device
-from fastattnerase.cli.reproduce import app
+from fastattnerase.cli.console import UsageError, out
+from fastattnerase.cli.inputs import Device, Jobs, choose_device, require_folder
+from fastattnerase.cli.options import command
 from fastattnerase.cli.watcher import Watcher
+from fastattnerase.fields import one_of
 
 
 def _print_example(wanted: bool) -> None:
@@ -22,7 +23,6 @@ def _print_example(wanted: bool) -> None:
 
 
 @command(
-    app,
     "fastattnerase reproduce serrano-smith --data-root corpora --out runs/serrano-smith --jobs 2",
 )
 def serrano_smith(
@@ -36,8 +36,8 @@ def serrano_smith(
     study: Annotated[
         Path | None,
         typer.Option(
-            help="A TOML or JSON file that names other corpora and options (see --example-study); "
-            "default: the paper's four corpora, those that are there.",
+            help="TOML or JSON file that names other corpora and options (see --example-study); by "
+            "default those of the paper's four corpora that are there.",
             show_default=False,
         ),
     ] = None,
@@ -53,28 +53,26 @@ def serrano_smith(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            help="A corpus, a model or CORPUS/MODEL, with * and ?; may be given several times.",
+            help="Corpus, model or CORPUS/MODEL to run, with * and ?; may be given several times.",
             show_default=False,
         ),
     ] = None,
     until: Annotated[
-        str, typer.Option(help="The last stage: prepare, embed, train, erase or report.")
+        str, typer.Option(help="Last stage: prepare, embed, train, erase or report.")
     ] = "report",
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Of the paper's corpora: paper (as the paper says, the default) or code (as its "
-            "code does).",
+            help="What the paper's corpora follow: paper (the paper's text, the default) or code "
+            "(its code).",
             show_default=False,
         ),
     ] = None,
     out_folder: Annotated[
-        Path, typer.Option("--out", help="Where everything goes; an interrupted run goes on there.")
+        Path, typer.Option("--out", help="Folder to write; an interrupted run goes on there.")
     ] = Path("runs/serrano-smith"),
-    jobs: Annotated[
-        int, typer.Option(min=1, help="Models at a time; several use one thread each.")
-    ] = 1,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    jobs: Jobs = 1,
+    device: Device = "auto",
 ) -> None:
     """Reproduce Serrano and Smith 2019, "Is Attention Interpretable?": every model and figure.
 
@@ -82,19 +80,17 @@ def serrano_smith(
     writes the report. Finished stages are never redone; the same command goes on after a kill.
     """
     from fastattnerase.runs import schedule
-    from fastattnerase.runs.rundir import RunError
     from fastattnerase.runs.workspace import MANIFEST
     from fastattnerase.studies.serrano_smith.corpora import original_study
     from fastattnerase.studies.serrano_smith.study import read_study
     from fastattnerase.studies.serrano_smith.units import STAGES, SerranoSmith, describe
 
     if until not in STAGES:
-        raise RunError(f"--until is {until!r}; one of {', '.join(STAGES)} is needed")
-    if not data_root.is_dir():
-        raise RunError(f"--data-root {data_root}: no such folder")
+        raise UsageError(f"--until: given {until!r}, needed {one_of(STAGES)}")
+    require_folder("--data-root", data_root)
     if study is not None and preset is not None:
-        raise RunError(
-            "--preset goes with the paper's corpora, not with --study, which has its own"
+        raise UsageError(
+            "--preset: given with --study, needed without it: a study has corpora of its own"
         )
     wanted = original_study(data_root, preset or "paper") if study is None else read_study(study)
     workspace = SerranoSmith(

@@ -28,15 +28,15 @@ class Word2VecConfig:
     gives the same vectors.
 
     Attributes:
-        size: width of the vectors.
-        window: words to either side, at most.
-        negative: noise words of each step.
-        iterations: passes over the documents.
-        cbow: predict a word from its neighbours (continuous bag of words); else the neighbours from
-            the word (skip-gram).
-        unit: scale each vector to length 1.
-        workers: threads; with several, the same seed gives other vectors each time.
-        seed: of everything random.
+        size: Width of the vectors.
+        window: Largest number of words to either side.
+        negative: Noise words of each step.
+        iterations: Passes over the documents.
+        cbow: Whether a word is predicted from its neighbours (continuous bag of words); else its
+            neighbours are from the word (skip-gram).
+        unit: Whether each vector is scaled to length 1.
+        workers: Threads; with several, the same seed gives other vectors each time.
+        seed: Seed of all random choices.
     """
 
     size: int = 200

@@ -6,60 +6,57 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from fastattnerase.fields import wrong_choices
 from fastattnerase.mi.clusters import CANDIDATES, Algorithm, Search
 from fastattnerase.mi.grouping import Exclude
 
 _LEAST_SHUFFLES, _MOST_SHUFFLES = 20, 100_000  # fewer have no tails; all are in memory
 _MOST_RESTARTS = 1_000
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "weight_rule": ("kth", "selected"),
-    "instances": ("all_ranks", "each_rank"),
-    "exclude": ("masked", "zero_weight", "none"),
-    "codebook": ("rank", "shared"),
-    "algorithm": ("full", "mini_batch"),
-    "output": ("auto", "clusters", "classes"),
-    "output_space": ("logit", "probability"),
-    "constant_attention": ("error", "undefined", "by_position"),
-}
 
 
 @dataclass(frozen=True)
 class Config:
     """How mutual information is measured; what the paper leaves open is an option.
 
-    Args:
-        seed: of k-means, of the shuffles and of the sample for a shared codebook; 0 to 2³² - 1.
-        ranks: how many ranks are measured, or the rule. `weights`: the largest `k` at which
-            `weight_share` of the instances have a `k`-th weight above `weight_threshold`, the
-            second of the paper's two statements. `length`: the `length_percentile` of the lengths,
-            rounded down. `both`: the smaller of the two, the paper's first statement.
-        weight_rule: what the share is of. `kth`: of all instances, those with a `k`-th weight
-            above the threshold. `selected`: of all weights of the ranks 1 … k.
-        weight_share, weight_threshold, length_percentile: of these rules.
-        max_ranks: no rank beyond it is kept on disk or measured; None for no limit.
-        instances: `all_ranks`: those with at least `k` items, so that all ranks have the same
-            number of samples and estimates the same bias. `each_rank`: for each rank all that have
-            it.
-        exclude: items that are not ranked; see `group`.
-        clusters: of the states, one number for all ranks: see `quantise`; a number from 2 fixes
-            it.
-        candidates: from which `clusters` is chosen.
-        codebook: `rank`: one for each rank. `shared`: one for all, fitted on `codebook_samples`
-            states, as many of each rank.
-        algorithm: of k-means for the states.
-        restarts: of k-means for the states, 1 to 1,000.
-        output: `clusters`: the outputs are quantised by k-means too. `classes`: the predicted
-            class. `auto`: clusters of two-class models, classes of others.
-        output_space: what is clustered: the `logit` (difference of two logits; logits less their
-            mean where there are more classes) or the `probability`.
-        output_clusters: of the outputs.
-        shuffles: of the control, in which outputs are permuted: 0 for none, or 20 to 100,000, of
-            which an interval can be told.
-        confidence: of the control's intervals.
-        constant_attention: where the ranks' weights are all equal, no correlation with them is
-            defined. `error`: raise. `undefined`: report that. `by_position`: ranks, whose ties
-            are broken by position, stand in for the weights' order.
-        backend: of the engine.
+    Attributes:
+        seed: Seed of k-means, of the shuffles and of the sample for a shared codebook; 0 to
+            2³² - 1.
+        ranks: How many attention ranks are measured: a number, or a rule. `weights`: the largest
+            number k at which a share `weight_share` of the instances have a k-th weight above
+            `weight_threshold`, the second of the paper's two statements. `length`: the percentile
+            `length_percentile` of the lengths, rounded down. `both`: the smaller of the two, the
+            paper's first statement.
+        weight_rule: What that share is of. `kth`: of all instances, those with a k-th weight above
+            the threshold. `selected`: of all weights of the ranks 1 to k.
+        weight_share: Share of the rule by weights; see `ranks`.
+        weight_threshold: Smallest weight of the rule by weights; see `ranks`.
+        length_percentile: Percentile of the rule by length; see `ranks`.
+        max_ranks: Ranks beyond this one are neither kept on disk nor measured; by default all are.
+        instances: Which instances are measured. `all_ranks`: those that have all ranks, so that
+            every rank has the same number of samples and estimates have the same bias.
+            `each_rank`: for each rank all that have it.
+        exclude: Items that are not ranked: `masked`, `zero_weight` or `none`.
+        clusters: Clusters of the states of every rank: a number from 2, or the `largest` or
+            `smallest` of `candidates` that leaves two samples to each cluster.
+        candidates: Numbers of clusters to choose from.
+        codebook: Clusters of states: one codebook for each `rank`; or one `shared` by all, fitted
+            on `codebook_samples` states, as many of each rank.
+        codebook_samples: States that a shared codebook is fitted on.
+        algorithm: Algorithm of k-means for the states: `full` or `mini_batch`.
+        restarts: Restarts of k-means for the states, 1 to 1,000.
+        output: What stands for an output. `clusters`: the cluster that k-means puts it in.
+            `classes`: the predicted class. `auto`: clusters of two-class models, classes of others.
+        output_space: What is clustered of outputs: the `logit` (difference of two logits; logits
+            less their mean where there are more classes) or the `probability`.
+        output_clusters: Clusters of the outputs.
+        shuffles: Number of shuffles of the outputs for the null distribution, 20 to 100,000; 0
+            skips the control, and without it no difference is tested against chance.
+        confidence: Confidence of the control's intervals.
+        constant_attention: What happens where the ranks' weights are all equal, so that no
+            correlation with them is defined. `error`: an error. `undefined`: the result says so.
+            `by_position`: ranks, whose ties are broken by position, stand in for the weights'
+            order.
+        backend: Backend of the engine: auto, or a name that `fastattnerase info` prints.
 
     Raises:
         ValueError: a value out of range, naming it.
@@ -98,23 +95,12 @@ class Config:
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**32:  # as scikit-learn takes it
-            raise ValueError(f"seed is {self.seed}; it must be 0 to 2**32 - 1")
-        for name, rules, least in (
-            ("ranks", ("both", "weights", "length"), 1),
-            ("clusters", ("largest", "smallest"), 2),  # one cluster informs about nothing
-        ):
-            value = getattr(self, name)
-            if value not in rules if isinstance(value, str) else value < least:
-                raise ValueError(
-                    f"{name} is {value!r}; it must be {', '.join(rules)} or a number from {least}"
-                )
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}; it must be {', '.join(choices[:-1])} or "
-                    f"{choices[-1]}"
-                )
+            raise ValueError(f"seed: given {self.seed}, needed 0 to 2**32 - 1")
+        for problem in wrong_choices(self):
+            raise ValueError(problem)
         for name, least in (
+            ("ranks", 1),
+            ("clusters", 2),  # one cluster informs about nothing
             ("max_ranks", 1),
             ("codebook_samples", 1),
             ("restarts", 1),
@@ -123,22 +109,22 @@ class Config:
             ("weight_threshold", 0),
         ):
             value = getattr(self, name)
-            if value is not None and not least <= value < math.inf:
-                raise ValueError(f"{name} is {value}; it must be a number from {least}")
+            if not (value is None or isinstance(value, str) or least <= value < math.inf):
+                raise ValueError(f"{name}: given {value}, needed a number from {least}")
         if not self.candidates or min(self.candidates) < 2:
-            raise ValueError(f"candidates is {self.candidates}; needed are numbers from 2")
+            raise ValueError(f"candidates: given {self.candidates}, needed numbers from 2")
         if not 0 < self.weight_share <= 1:
-            raise ValueError(f"weight_share is {self.weight_share}; it must be above 0, at most 1")
+            raise ValueError(f"weight_share: given {self.weight_share}, needed a share in (0, 1]")
         if not 0 <= self.length_percentile <= 100:
             raise ValueError(
-                f"length_percentile is {self.length_percentile}; it must lie between 0 and 100"
+                f"length_percentile: given {self.length_percentile}, needed a number from 0 to 100"
             )
         if not 0 < self.confidence < 1:
-            raise ValueError(f"confidence is {self.confidence}; it must lie between 0 and 1")
+            raise ValueError(f"confidence: given {self.confidence}, needed a number in (0, 1)")
         if self.shuffles and not _LEAST_SHUFFLES <= self.shuffles <= _MOST_SHUFFLES:
             raise ValueError(
-                f"shuffles is {self.shuffles}; it must be 0, for no control, or {_LEAST_SHUFFLES} "
+                f"shuffles: given {self.shuffles}, needed 0, for no control, or {_LEAST_SHUFFLES} "
                 f"to {_MOST_SHUFFLES:,}"
             )
         if self.restarts > _MOST_RESTARTS:
-            raise ValueError(f"restarts is {self.restarts}; it must be at most {_MOST_RESTARTS:,}")
+            raise ValueError(f"restarts: given {self.restarts}, needed at most {_MOST_RESTARTS:,}")

@@ -184,7 +184,9 @@ def test_bad_cells(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"row 1: given 5 \(int\) in column 'text', needed text"):
         load_corpus(DataConfig(path=str(path)))
     path.write_text('{"text": "a", "label": 1, "split": "later"}\n')
-    with pytest.raises(DataError, match=r"row 1: given 'later' in column 'split', needed one of train"):
+    with pytest.raises(
+        DataError, match=r"row 1: given 'later' in column 'split', needed one of train"
+    ):
         load_corpus(DataConfig(path=str(path), split_column="split"))
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import fastattnerase as fae
+from fastattnerase.fields import wrong_choices
 from fastattnerase.rankings.random import random_keys
 from fastattnerase.runs import rundir
 from fastattnerase.runs.shape import ERASURE, RUN, check_shape
@@ -137,20 +138,20 @@ Floats = NDArray[np.float64]
 class Config:
     """How the experiment is run.
 
-    Args:
-        seed: of random rankings, random items and resampling; 0 to 2⁶³ - 1.
-        random_orders: random rankings of each instance; the paper plots one.
-        random_item: how the random item `r` of the single-weight test is drawn. `different`:
-            uniformly over all items but the top one, the paper's stated requirement. `uniform`:
-            over all items. `legacy`: over the positions 2 … n, as the published code does.
-        never_flips: what the table `multi` says of the fraction and mass of an instance that a
+    Attributes:
+        seed: Seed of random rankings, random items and resampling; 0 to 2⁶³ - 1.
+        random_orders: Random rankings of each instance; the paper plots one.
+        random_item: How the random item of the single-weight test is drawn. `different`: uniformly
+            over all items but the top one, the paper's stated requirement. `uniform`: over all
+            items. `legacy`: over the positions from the second on, as the published code does.
+        never_flips: What the table `multi` says of the fraction and mass of an instance that a
             ranking never flips, where first_flip is -1. `left_out` (NaN) and `minus_one` (-1, as
             the published code) stay out of summaries and figures; `one` (1) counts as erased
             wholly.
-        backend: of the engine.
-        resamples: of the bootstrap.
-        confidence: of the intervals.
-        exhibits: documents shown in the report.
+        backend: Backend of the engine: auto, or a name that `fastattnerase info` prints.
+        resamples: Resamples of the bootstrap.
+        confidence: Confidence of the intervals.
+        exhibits: Documents shown in the report.
 
     Raises:
         ValueError: a value out of range, naming it.
@@ -175,23 +176,14 @@ class Config:
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed is {self.seed}; it must be 0 to 2**63 - 1")
-        if self.random_orders < 1:
-            raise ValueError(f"random_orders is {self.random_orders}; it must be at least 1")
-        if self.random_item not in RULES:
-            raise ValueError(
-                f"random_item is {self.random_item!r}; it must be different, uniform or legacy"
-            )
-        if self.never_flips not in _NEVER:
-            raise ValueError(
-                f"never_flips is {self.never_flips!r}; it must be left_out, minus_one or one"
-            )
-        if self.resamples < 1:
-            raise ValueError(f"resamples is {self.resamples}; it must be at least 1")
+            raise ValueError(f"seed: given {self.seed}, needed 0 to 2**63 - 1")
+        for name, least in (("random_orders", 1), ("resamples", 1), ("exhibits", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: given {getattr(self, name)}, needed at least {least}")
+        for problem in wrong_choices(self):
+            raise ValueError(problem)
         if not 0 < self.confidence < 1:
-            raise ValueError(f"confidence is {self.confidence}; it must lie between 0 and 1")
-        if self.exhibits < 0:
-            raise ValueError(f"exhibits is {self.exhibits}; it must be at least 0")
+            raise ValueError(f"confidence: given {self.confidence}, needed a number in (0, 1)")
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ import dataclasses
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fastattnerase import mi
 from fastattnerase.data.presets import PRESETS
+from fastattnerase.fields import wrong_choices
 from fastattnerase.models import ModelConfig, TrainConfig, train_config, wen
 from fastattnerase.runs.rundir import RunError
 
@@ -51,36 +52,58 @@ _ENCODER_COSTS = {"bilstm": 2.0, "cnn": 1.2, "mlp": 0.6}
 class Options:
     """What is trained and measured, and how; what cuts a study's size is an option.
 
-    Args:
-        datasets: of the grid, names of `data.presets`.
-        seeds: of the grid; initial parameters and batches.
-        encoders, attentions: the grid.
-        mechanisms: of the grid: `softmax`, also `sparsemax`.
-        studies: `grid` (Figure 2), `gumbel` (Table 5), `fix` (Table 2), `adversary` (Tables 3
-            and 4).
-        small_datasets, small_seeds: of the studies but the grid.
-        vectors: a file of word vectors; None starts from random ones of `embedding_size`.
-        embedding_size: see there.
-        hidden_size: of BiLSTM (a direction) and MLP.
-        channels: filters of each width of the CNN; the paper can be read as 128, Jain & Wallace
-            have 32.
-        attention_size: width of additive and deep attention; None: half the encoder's output.
-        attention_depth: layers of deep attention after its first.
-        scaled_dot: dot attention divides by the square root of the width, as Jain & Wallace do.
-        activation: of the MLP: `tanh` (Jain & Wallace's code) or `relu`.
-        temperature, gumbel_noise, gumbel_hard: of Gumbel-softmax, see `ModelConfig`.
-        epochs: of every model but adversaries.
-        selection: of the epoch, by dev `auc` (Jain & Wallace) or `accuracy`.
-        class_weights: in training, `balanced` (Jain & Wallace) or `none`.
-        attention_weight_decay: 0 (Jain & Wallace), or 1e-5 as of the rest.
-        adversary_epochs, adversary_patience: at most, and without a lower training loss.
-        strength: λ of all adversaries; None takes the published ones.
-        tvd: of the outputs' difference in the adversary's loss; 0.5 as published, or 1.
-        max_tokens: documents are cut after so many words.
-        max_train, max_test: documents, at most.
-        ranks, clusters, codebook, algorithm, output_clusters, output_space, exclude, shuffles,
-            max_ranks: of the measurement, see `mi.Config`.
-        backend: of the engine.
+    Attributes:
+        datasets: Data sets of the grid: sst, imdb, imdb_5k, ag_news, 20news_sports, psytar.
+        seeds: Seeds of the grid: of initial parameters and of batches.
+        encoders: Encoders of the grid: bilstm, cnn, mlp.
+        attentions: Attentions of the grid: additive, deep, dot.
+        mechanisms: Mechanisms of the grid: softmax, sparsemax.
+        studies: Parts of the paper: grid (Figure 2), gumbel (Table 5), fix (Table 2), adversary
+            (Tables 3 and 4).
+        small_datasets: Data sets of the parts but the grid.
+        small_seeds: Seeds of the parts but the grid.
+        vectors: File of word vectors in GloVe's text format; by default embeddings start from
+            random numbers.
+        embedding_size: Width of the word embeddings where no word vectors are given.
+        hidden_size: Units of the MLP, and of each direction of the BiLSTM.
+        channels: Filters of each of the CNN's five widths; the paper can be read as 128, Jain &
+            Wallace have 32.
+        attention_size: Width of additive and deep attention; by default half the encoder's output.
+        attention_depth: Layers of deep attention after its first.
+        scaled_dot: Whether dot attention divides by the square root of the width, as Jain & Wallace
+            do.
+        activation: Activation of the MLP: `tanh` (Jain & Wallace's code) or `relu`.
+        temperature: Temperature of Gumbel-softmax.
+        gumbel_noise: Gumbel noise in training: `fresh` in every step, or `shared`: each document
+            keeps its own.
+        gumbel_hard: Whether the largest item gets all weight, with the gradient of the soft
+            weights (straight-through estimator).
+        epochs: Epochs of every model but adversaries.
+        selection: Which epoch is kept, by dev `auc` (Jain & Wallace) or `accuracy`.
+        class_weights: Weights of the classes in training: `balanced` (Jain & Wallace) or `none`.
+        attention_weight_decay: L2 penalty on attention's parameters: 0 (Jain & Wallace), or 1e-5 as
+            on the rest.
+        adversary_epochs: Largest number of epochs of an adversary.
+        adversary_patience: An adversary's training stops after so many epochs without a lower
+            training loss.
+        strength: Factor λ of all adversaries; by default the published ones.
+        tvd: Factor of the outputs' difference in an adversary's loss: 0.5 as published, or 1.
+        max_tokens: Documents are cut after so many words; by default none is.
+        max_train: Largest number of training documents; by default all.
+        max_test: Largest number of test documents; by default all.
+        ranks: How many attention ranks are measured: a number, or the rule `weights`, `length` or
+            `both`; see `fastattnerase measure --help`.
+        clusters: Clusters of the states of a rank: a number, or the `largest` or `smallest`
+            candidate that leaves two samples to each.
+        codebook: Clusters of states: one codebook for each `rank`, or one `shared` by all.
+        algorithm: Algorithm of k-means for the states: `full` or `mini_batch`.
+        output_clusters: Clusters of the outputs of two-class models.
+        output_space: What is clustered of outputs: `logit` or `probability`.
+        exclude: Items that are not ranked: `masked`, `zero_weight` or `none`.
+        shuffles: Number of label shuffles of the control: 20 or more, or 0 to skip it; without it
+            no difference is tested against chance.
+        max_ranks: Ranks beyond this one are not measured; by default all are.
+        backend: Backend of the engine: auto, or a name that `fastattnerase info` prints.
 
     Raises:
         RunError: a name that is not known, or a number out of range.
@@ -108,13 +131,13 @@ class Options:
     attention_size: int | None = None
     attention_depth: int = 2
     scaled_dot: bool = False
-    activation: str = "tanh"
+    activation: Literal["tanh", "relu"] = "tanh"
     temperature: float = 0.8
-    gumbel_noise: str = "fresh"
+    gumbel_noise: Literal["fresh", "shared"] = "fresh"
     gumbel_hard: bool = False
     epochs: int = 8
-    selection: str = "auc"
-    class_weights: str = "balanced"
+    selection: Literal["accuracy", "auc"] = "auc"
+    class_weights: Literal["balanced", "none"] = "balanced"
     attention_weight_decay: float = 0.0
     adversary_epochs: int = 80
     adversary_patience: int = 10
@@ -123,13 +146,13 @@ class Options:
     max_tokens: int | None = None
     max_train: int | None = None
     max_test: int | None = None
-    ranks: int | str = "both"
-    clusters: int | str = "largest"
-    codebook: str = "rank"
-    algorithm: str = "full"
+    ranks: int | Literal["both", "weights", "length"] = "both"
+    clusters: int | Literal["largest", "smallest"] = "largest"
+    codebook: Literal["rank", "shared"] = "rank"
+    algorithm: Literal["full", "mini_batch"] = "full"
     output_clusters: int = 5
-    output_space: str = "logit"
-    exclude: str = "masked"
+    output_space: Literal["logit", "probability"] = "logit"
+    exclude: Literal["masked", "zero_weight", "none"] = "masked"
     shuffles: int = 100
     max_ranks: int | None = None
     backend: str = "auto"
@@ -145,19 +168,19 @@ class Options:
         ):
             given = getattr(self, name)
             if not given:
-                raise RunError(f"{name} is empty; at least one of {', '.join(known)} is needed")
+                raise RunError(f"{name}: given none, needed at least one of {', '.join(known)}")
             unknown = [item for item in given if item not in known]
             if unknown or len(set(given)) < len(given):
                 raise RunError(
-                    f"{name} is {', '.join(map(str, given))}; distinct names of "
-                    f"{', '.join(known)} are needed"
+                    f"{name}: given {', '.join(map(str, given))}, needed distinct names of "
+                    f"{', '.join(known)}"
                 )
         for name in ("seeds", "small_seeds"):
             seeds = getattr(self, name)
             fits = seeds and min(seeds) >= 0 and max(seeds) <= _MOST_SEED
             if not fits or len(set(seeds)) < len(seeds):
                 raise RunError(
-                    f"{name} is {seeds}; distinct numbers from 0 to {_MOST_SEED} are needed"
+                    f"{name}: given {seeds}, needed distinct numbers from 0 to {_MOST_SEED}"
                 )
         for name in (
             "hidden_size", "channels", "epochs", "adversary_epochs", "adversary_patience",
@@ -165,11 +188,13 @@ class Options:
         ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise RunError(f"{name} is {value}; at least 1 is needed")
+                raise RunError(f"{name}: given {value}, needed at least 1")
         if self.strength is not None and not 0 <= self.strength < math.inf:
-            raise RunError(f"strength is {self.strength}; a number from 0 is needed")
+            raise RunError(f"strength: given {self.strength}, needed a number from 0")
         if not 0 < self.tvd < math.inf:
-            raise RunError(f"tvd is {self.tvd}; a number above 0 is needed")
+            raise RunError(f"tvd: given {self.tvd}, needed a number above 0")
+        for problem in wrong_choices(self):
+            raise RunError(problem)
         self.measurement("normal")
         try:
             for encoder in ENCODERS:
@@ -194,9 +219,9 @@ class Options:
             attention_size=self.attention_size or config.attention_size,
             attention_depth=self.attention_depth,
             attention_scaled=self.scaled_dot,
-            activation=self.activation,  # type: ignore[arg-type]
+            activation=self.activation,
             temperature=self.temperature,
-            gumbel_noise=self.gumbel_noise,  # type: ignore[arg-type]
+            gumbel_noise=self.gumbel_noise,
             gumbel_hard=self.gumbel_hard,
         )
 
@@ -204,8 +229,8 @@ class Options:
         """Configure the training of all models but adversaries."""
         return replace(
             train_config.jain_wallace(epochs=self.epochs, seed=seed),
-            selection=self.selection,  # type: ignore[arg-type]
-            class_weights=self.class_weights,  # type: ignore[arg-type]
+            selection=self.selection,
+            class_weights=self.class_weights,
             attention_weight_decay=self.attention_weight_decay,
         )
 
@@ -216,13 +241,13 @@ class Options:
         uniform = variant == "attention_uniform"
         try:
             return mi.Config(
-                ranks=self.ranks,  # type: ignore[arg-type]
-                clusters=self.clusters,  # type: ignore[arg-type]
-                codebook=self.codebook,  # type: ignore[arg-type]
-                algorithm=self.algorithm,  # type: ignore[arg-type]
+                ranks=self.ranks,
+                clusters=self.clusters,
+                codebook=self.codebook,
+                algorithm=self.algorithm,
                 output_clusters=self.output_clusters,
-                output_space=self.output_space,  # type: ignore[arg-type]
-                exclude=self.exclude,  # type: ignore[arg-type]
+                output_space=self.output_space,
+                exclude=self.exclude,
                 shuffles=self.shuffles,
                 max_ranks=self.max_ranks,
                 constant_attention="by_position" if uniform else "undefined",

@@ -100,13 +100,19 @@ def test_the_erasure_experiments_run_on_a_cell_s_model(study: tuple[Path, Path])
 def test_mistakes_take_one_line(tmp_path: Path) -> None:
     root = treebank(tmp_path)
     for arguments, message in (
-        (("--data-root", tmp_path / "none"), "no such folder"),
+        (("--data-root", tmp_path / "none"), "which is no folder"),
         (("--data-root", root, "--datasets", "trec"), "distinct names of sst, imdb"),
-        (("--data-root", root, "--studies", "gird"), "studies is gird"),
-        (("--data-root", root, "--encoders", ","), "encoders is empty; at least one of bilstm"),
-        (("--data-root", root, "--datasets", ""), "datasets is empty; at least one of sst"),
-        (("--data-root", root, "--clusters", "1"), "clusters is 1; it must be"),
-        (("--data-root", root, "--shuffles", "1"), "shuffles is 1; it must be 0, for no control"),
+        (("--data-root", root, "--studies", "gird"), "--studies: given gird"),
+        (
+            ("--data-root", root, "--encoders", ","),
+            "--encoders: given none, needed at least one of bilstm",
+        ),
+        (
+            ("--data-root", root, "--datasets", ""),
+            "--datasets: given none, needed at least one of sst",
+        ),
+        (("--data-root", root, "--clusters", "1"), "--clusters: given 1, needed a number from 2"),
+        (("--data-root", root, "--shuffles", "1"), "--shuffles: given 1, needed 0, for no control"),
         (("--data-root", root, "--vectors", tmp_path / "no"), "--vectors"),
     ):
         result = invoke("reproduce", "wen", *arguments, "--out", tmp_path / "out", code=2)
@@ -226,9 +232,9 @@ def test_nothing_measured_is_said_and_ends_with_an_error(
 def test_options_that_are_no_sensible_numbers(study: tuple[Path, Path], tmp_path: Path) -> None:
     root, _ = study
     for option, message in (
-        ("--tvd=nan", "tvd is nan; a number above 0 is needed"),
-        ("--strength=-1", "strength is -1.0; a number from 0 is needed"),
-        ("--temperature=inf", "temperature: given inf, needed a positive number"),
+        ("--tvd=nan", "--tvd: given nan, needed a number above 0"),
+        ("--strength=-1", "--strength: given -1.0, needed a number from 0"),
+        ("--temperature=inf", "--temperature: given inf"),
     ):
         arguments = ("--data-root", root, "--out", tmp_path / "out", *TINY, option)
         assert message in invoke("reproduce", "wen", *arguments, code=2).stderr

@@ -1,0 +1,88 @@
+"""`fastattnerase erase`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.table import Table
+
+from fastattnerase.cli.console import out, progress
+from fastattnerase.cli.inputs import (
+    Device,
+    Input,
+    Name,
+    Out,
+    choose_backend,
+    choose_device,
+    open_source,
+    print_next,
+)
+from fastattnerase.cli.options import Offer, command
+from fastattnerase.studies.serrano_smith.experiment import Config
+
+if TYPE_CHECKING:
+    from fastattnerase.sources import Source
+    from fastattnerase.studies.serrano_smith.experiment import Result
+
+
+@command("fastattnerase erase --model runs/flanrnn --out runs/flanrnn/erase")
+def erase(
+    given: Input,
+    config: Annotated[
+        Config, Offer(only=("random_orders", "random_item", "resamples", "seed", "backend"))
+    ],
+    device: Device = "auto",
+    name: Name = None,
+    out_folder: Out = None,
+) -> None:
+    """Erase items, most important first, until each decision changes; write a run directory.
+
+    Serrano and Smith's two tests with the exact smallest set. The same command goes on after an
+    interruption.
+    """
+    choose_backend(config.backend)
+    source, own, folder = open_source(given, choose_device(device), "erase")
+    result = erase_and_print(source, config, out_folder or folder, name or own)
+    print_next("report", result.folder)
+
+
+def erase_and_print(source: Source, config: Config, folder: Path, name: str) -> Result:
+    """Run the experiment with a progress bar, and print what it found."""
+    from fastattnerase.studies.serrano_smith import experiment
+
+    with progress() as bars:
+        task = bars.add_task("erasing", total=len(source))
+
+        def show(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total)
+
+        result = experiment.run(source, config, folder, name=name, on_progress=show)
+    _summary(result)
+    return result
+
+
+def _summary(result: Result) -> None:
+    from fastattnerase.studies.serrano_smith.figures import NAMES
+    from fastattnerase.studies.serrano_smith.sentences import (
+        notices,
+        percent,
+        times,
+        typical_gap,
+        verdict,
+    )
+
+    table = Table(title=result.run["name"], title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for title in ("ranking", "flip", "median erased", "over smallest set"):
+        table.add_column(title, justify="left" if title == "ranking" else "right")
+    for record in result.result["multi"]:
+        table.add_row(
+            NAMES[record["ranking"]],
+            percent(record["share_flipped"]["value"], 1),
+            percent(record["fraction"]["median"]["value"], 1),
+            times(typical_gap(result, record["ranking"])),
+        )
+    out.print(table)
+    out.print(verdict(result), soft_wrap=True)
+    for notice in notices(result):
+        out.print(f"Note: {notice}", soft_wrap=True)

@@ -1,0 +1,31 @@
+"""`fastattnerase export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fastattnerase.cli.console import out
+from fastattnerase.cli.inputs import find_run
+from fastattnerase.cli.options import command
+
+
+@command("fastattnerase export runs/flanrnn/erase --out runs/flanrnn/original")
+def export(
+    run: Annotated[
+        Path, typer.Argument(help="A run directory that `erase` wrote, or a model folder with one.")
+    ],
+    out_folder: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder to write; by default `original` in the run."),
+    ] = None,
+) -> None:
+    """Write a run as CSV files in the field layout of Serrano and Smith's published code."""
+    from fastattnerase.studies.serrano_smith import experiment
+    from fastattnerase.studies.serrano_smith.published_layout import export as write
+
+    result = experiment.load(find_run(run))
+    for path in write(result, out_folder or result.folder / "original"):
+        out.print(str(path), soft_wrap=True)

@@ -1,0 +1,41 @@
+"""`fastattnerase info`."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from rich.table import Table
+
+from fastattnerase.cli.console import out
+from fastattnerase.cli.options import command
+
+
+@command("fastattnerase info")
+def info() -> None:
+    """Print versions, build, instruction sets, and what can run here and why the rest cannot."""
+    import fastattnerase as fae
+    from fastattnerase.runs.rundir import provenance
+
+    about = provenance()
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for package, version in about["versions"].items():
+        table.add_row(package, version)
+    for key, value in about["machine"].items():
+        table.add_row(key, "none" if value is None else str(value))
+    try:
+        native: Any = importlib.import_module("fastattnerase._C")
+    except ImportError as error:
+        table.add_row("native module", f"cannot be loaded: {error}")
+    else:
+        cuda = "with" if native.has_cuda else "without"
+        table.add_row("native module", f"{native.version}, built {cuda} CUDA kernels")
+        table.add_row(
+            "instruction sets",
+            f"{', '.join(native.cpu_variants())}; in use: {native.cpu_variant()}",
+        )
+    for backend, reasons in fae.backends().items():
+        table.add_row(
+            f"backend {backend}", "cannot run: " + "; ".join(reasons) if reasons else "ok"
+        )
+    out.print(table)

@@ -1,0 +1,189 @@
+"""`fastattnerase train`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fastattnerase.cli.console import UsageError, counted, err, out, progress
+from fastattnerase.cli.inputs import (
+    Device,
+    Name,
+    Out,
+    Seed,
+    choose_device,
+    print_left_out,
+    print_next,
+    stem,
+)
+from fastattnerase.cli.options import Offer, command
+from fastattnerase.data.config import DataConfig
+from fastattnerase.models.config import ModelConfig
+from fastattnerase.models.train_config import TrainConfig, jain_wallace
+
+_FILES = ("path", "train", "dev", "test")
+_RECIPES = ("serrano-smith", "jain-wallace")
+
+
+@command(
+    "fastattnerase train --data reviews.csv --text-column review --label-column stars "
+    "--model flan --encoder rnn --out runs/flanrnn"
+)
+def train(
+    data: Annotated[
+        DataConfig,
+        Offer(
+            only=(
+                *_FILES,
+                *("text_column", "label_column", "split_column", "fractions", "seed"),
+                *("min_count", "max_tokens", "vectors"),
+            ),
+            names={"path": "data", "seed": "split_seed"},
+            paths=(*_FILES, "vectors"),
+        ),
+    ],
+    model: Annotated[
+        ModelConfig,
+        Offer(
+            only=(
+                *("kind", "encoder", "attention", "mechanism", "temperature"),
+                *("gumbel_evaluation", "head", "embedding_size", "hidden_size"),
+                *("dropout_embedding", "dropout_output"),
+            ),
+            names={"kind": "model"},
+        ),
+    ],
+    config: Annotated[
+        TrainConfig,
+        Offer(
+            only=("epochs", "patience", "learning_rate", "batch_size", "batch_tokens"),
+            defaults={"learning_rate": 1e-3, "batch_size": 32},
+        ),
+    ],
+    training: Annotated[
+        str,
+        typer.Option(
+            help="Recipe of the training: serrano-smith, or jain-wallace (AMSGrad, weight decay, "
+            "class weights, the epoch of the best dev AUC), which takes of the other options "
+            "--epochs and --seed alone.",
+        ),
+    ] = "serrano-smith",
+    seed: Seed = 0,
+    device: Device = "auto",
+    name: Name = None,
+    out_folder: Out = None,
+) -> None:
+    """Train an attention model on your text; the same command goes on after an interruption."""
+    rows = data.path or data.train
+    if rows is None:
+        raise UsageError(
+            "--data: given no file of texts, needed all rows as --data, or training rows as "
+            "--train (and --dev and --test where there are such files)"
+        )
+    if training not in _RECIPES:
+        raise UsageError(f"--training: given {training!r}, needed {' or '.join(_RECIPES)}")
+    if training == "jain-wallace":
+        config = jain_wallace(epochs=config.epochs)
+    own = stem(Path(rows))
+    folder = out_folder or Path("runs") / f"{own}-{model.kind}{model.encoder}"
+    train_and_save(
+        data,
+        replace(model, seed=seed),
+        replace(config, seed=seed),
+        folder,
+        choose_device(device),
+        name or f"{model.kind.upper()}{model.encoder} on {own}",
+    )
+    print_next("erase --model", folder)
+
+
+def train_and_save(
+    data: DataConfig,
+    model_config: ModelConfig,
+    train_config: TrainConfig,
+    folder: Path,
+    device: str,
+    name: str,
+) -> None:
+    """Read the texts, train, evaluate on the test split, save the model and print what it is."""
+    from fastattnerase.data import load_corpus, prepare
+    from fastattnerase.models import build_model, evaluate, save_model
+    from fastattnerase.models import train as train_model
+    from fastattnerase.models.storage import require_writable
+    from fastattnerase.runs.rundir import provenance
+
+    require_writable(folder)
+    if data.vectors is not None and not Path(data.vectors).is_file():
+        raise UsageError(f"--vectors: given {data.vectors}, which is no file, needed a file")
+    with err.status("reading the texts"):
+        corpus = load_corpus(data)
+        prepared = prepare(corpus, data)
+    sizes = ", ".join(
+        f"{len(split):,} {word}"
+        for word, split in (
+            ("train", prepared.train),
+            ("dev", prepared.dev),
+            ("test", prepared.test),
+        )
+    )
+    out.print(f"{sizes}; {len(corpus.classes)} classes; {len(prepared.vocabulary):,} words")
+    print_left_out(
+        corpus.dropped,
+        sum(split.truncated for split in (prepared.train, prepared.dev, prepared.test)),
+        data.max_tokens,
+    )
+    if not prepared.vocabulary.words:
+        out.print(
+            f"Note: no word occurs {data.min_count} times (--min-count), so all are unknown words "
+            "and documents differ in length alone",
+            soft_wrap=True,
+        )
+    if data.vectors:
+        out.print(f"{prepared.vectors_found:,} words have a vector")
+    model = build_model(model_config, prepared.vocabulary, len(corpus.classes), prepared.embeddings)
+    with progress() as bars:
+        trained = train_model(
+            model,
+            prepared.train,
+            prepared.dev,
+            train_config,
+            folder,
+            progress=bars,
+            device=device,
+            description={"vectors": data.vectors},
+        )
+    if trained.resumed_epochs:
+        out.print(f"went on after {counted(trained.resumed_epochs, 'finished epoch')}")
+    tested = evaluate(model, prepared.test) if len(prepared.test) else None
+    save_model(
+        folder,
+        model,
+        vocabulary=prepared.vocabulary,
+        classes=corpus.classes,
+        data_config=data,
+        train_config=train_config,
+        metadata={
+            "name": name,
+            "dev_accuracy": trained.dev_accuracy,
+            "test_accuracy": None if tested is None else tested.accuracy,
+            "best_epoch": trained.best_epoch,
+            "epochs": len(trained.history),
+            "documents": {
+                split: len(getattr(prepared, split)) for split in ("train", "dev", "test")
+            },
+            "truncated": {
+                split: getattr(prepared, split).truncated for split in ("train", "dev", "test")
+            },
+            "test_documents_hash": prepared.test.digest(),
+            "dropped": corpus.dropped,
+            "device": device,
+        }
+        | provenance(),
+    )
+    accuracy = f"dev accuracy {trained.dev_accuracy:.3f} (epoch {trained.best_epoch})"
+    if tested is not None:
+        accuracy += f", test accuracy {tested.accuracy:.3f}"
+    out.print(f"{name}: {accuracy}; saved in {folder}", soft_wrap=True)
