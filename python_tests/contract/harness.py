@@ -28,8 +28,6 @@ from contract.tally import REFUSED
 from fastattnerase.backends.base import Backend
 from fastattnerase.problem import RESULTS, Outputs, Problem, RankingKind, Result
 
-# Results that not every backend gives yet.
-UNTESTED = ("logits", "weights", "single_kl")
 LN2 = float(np.log(2))
 # Where a backend has to mark a near-tie, and where it may: float32 contributions move a sum by a
 # few hundredths of the tolerance.
@@ -78,8 +76,8 @@ def wanted(case: Case) -> dict[str, bool]:
         if line.name.startswith("curve_")
         else groups.get(line.name.split("_")[0], True)
         for line in RESULTS
-        if not line.always and line.name not in UNTESTED
-    } | dict.fromkeys(UNTESTED, False)
+        if not line.always
+    }
 
 
 def allocate(problem: Problem, want: dict[str, bool], poison: float) -> Outputs:
