@@ -67,9 +67,9 @@ FAE_DEV int argmax(const double* values, int C) {
 // weights' memory, not yet in use, marks the items seen.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ bool has_invalid() {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const Team<kWarp>& team = here.team;
-  const View<S, Idx>& v = here.view;
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const Team<kWarp>& team = part.team;
+  const View<S, Idx>& v = part.view;
   unsigned* const marks = reinterpret_cast<unsigned*>(v.a);
   bool wrong = false;
   if (!v.launch.p.is_scores) {
@@ -218,31 +218,31 @@ FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double 
 // status is written when everything is known.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void weigh(double norm2) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const View<S, Idx>& v = here.view;
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const View<S, Idx>& v = part.view;
   const SweepParams& p = v.launch.p;
-  const Facts f = find_facts(here.team, v, norm2);
-  if (here.team.leads()) {
-    here.facts = f;
+  const Facts f = find_facts(part.team, v, norm2);
+  if (part.team.leads()) {
+    part.facts = f;
     write_int(p.label, v.b, f.label);
   }
 #pragma unroll 1
-  for (int c = here.team.rank; c < v.C; c += here.team.size) {
+  for (int c = part.team.rank; c < v.C; c += part.team.size) {
     write_real(p.probabilities, sizeof(S) == 8, v.b * p.C + c,
                f.finite ? v.prob[c] : not_a_number());
     write_real(p.logits, sizeof(S) == 8, v.b * p.C + c, f.finite ? v.logits[c] : not_a_number());
   }
 #pragma unroll 1
-  for (int i = here.team.rank; p.weights != nullptr && i < v.n; i += here.team.size) {
+  for (int i = part.team.rank; p.weights != nullptr && i < v.n; i += part.team.size) {
     p.weights[v.t0 + i] = (v.bad[i] & 2) != 0 ? not_a_number() : v.a[i];
   }
-  here.team.sync();
+  part.team.sync();
 }
 
 // Keeps that this thread saw a near-tie.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV void note_near(const Here<kWarp, S, Idx>& here, bool near) {
-  if (near) atomicOr(&here.state.turn.near, 1);
+FAE_DEV void note_near(const PartView<kWarp, S, Idx>& part, bool near) {
+  if (near) atomicOr(&part.state.loop.near, 1);
 }
 
 template <bool kWarp>

@@ -100,7 +100,7 @@ inline PackLayout plan_packs(const SweepParams& p, const Needs& needs, std::int6
     return {};
   }
   PackLayout best{};
-  for (int rows = kMostPacked; rows <= kMostPacked * kScan; rows += 2) {
+  for (int rows = kMostPacked; rows <= kMostPacked * kMostGrain; rows += 2) {
     const PackLayout l = pack_layout(rows, p.C, real_bytes, needs);
     if (l.total > bytes) break;
     best = l;
@@ -115,7 +115,7 @@ inline int find_grain(const SweepParams& p, int pack_rows, std::int64_t warps) {
   const std::int64_t grain = pack_rows > 0 && mean <= kMostPacked
                                  ? std::min((p.B + warps - 1) / warps, pack_rows * 9 / (mean * 10))
                                  : p.B / (warps * 8);
-  return static_cast<int>(std::clamp<std::int64_t>(grain, 1, kScan));
+  return static_cast<int>(std::clamp<std::int64_t>(grain, 1, kMostGrain));
 }
 
 struct Plan {
@@ -285,7 +285,7 @@ void launch_of(const SweepParams& p, const DeviceInfo& device, void* stream) {
           const int passes = merge_passes(p.T);
           for (l.merge_pass = 0; l.merge_pass < passes; ++l.merge_pass) share(kLongMerge);
         }
-        share(kLongWalk);
+        share(kLongScan);
       }
     }
   }

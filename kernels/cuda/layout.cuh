@@ -13,7 +13,7 @@ constexpr int kMaxRankings = 200;  // a launch; kernel arguments are 4 KiB
 constexpr int kRoundRankings = 8;  // sorted and walked at once
 constexpr int kWordsAThread = 16;  // of a sort in registers
 constexpr int kLongLanes = 4;      // rankings of a long instance at once
-constexpr int kScan = 32;          // instances a warp classifies at once
+constexpr int kMostGrain = 32;     // instances a warp classifies at once
 constexpr int kMostPacked = 16;    // items of an instance that a lane takes (pack.cuh)
 constexpr int kMostPackClasses = 16;
 
@@ -42,7 +42,7 @@ struct Facts {
 };
 
 struct Counters {
-  unsigned long long next_scan, next_mid, next_big;
+  unsigned long long next_instance, next_mid, next_big;
   unsigned long long mid, big, longs;
   unsigned long long longest;  // items of a long instance
 };
@@ -73,7 +73,7 @@ enum Stage : std::int32_t {
   kLongKeys,
   kLongSort,
   kLongMerge,
-  kLongWalk
+  kLongScan
 };
 
 // Kernel arguments.
@@ -146,9 +146,9 @@ struct Layout {
 };
 
 __host__ FAE_DEV int reserve(std::int64_t& at, std::int64_t bytes) {
-  const std::int64_t here = at;
+  const std::int64_t begin = at;
   at += (bytes + 15) / 16 * 16;
-  return static_cast<int>(here);
+  return static_cast<int>(begin);
 }
 
 // Words a thread of a sort of `words` words in all.
@@ -281,10 +281,10 @@ struct RowBlock {
 };
 
 // Where the loops around the parts of a sweep are.
-struct Turn {
+struct LoopState {
   std::int64_t first;  // number of a warp's first instance, of a long instance's job or slot
   unsigned todo;       // a warp's instances still to do from there
-  unsigned brief;      // and those for packs
+  unsigned packable;   // and those for packs
   int task;            // of a long instance
   int row, count;      // the rankings to sort and walk; a row below zero is -1 - c, the minimal
                        // set's order for class c; or the items to erase
@@ -301,7 +301,7 @@ struct State {  // arrays in device memory
   RowBlock rows;
   Facts facts;
   Minimal minimal;
-  Turn turn;
+  LoopState loop;
   View<S, Idx> view;
 };
 template <typename S>
@@ -309,7 +309,7 @@ struct State<S, std::uint16_t> {  // arrays in shared memory
   RowBlock rows;
   Facts facts;
   Minimal minimal;
-  Turn turn;
+  LoopState loop;
   const Launch* launch;
   std::int64_t b, t0;
   int n;
@@ -328,17 +328,17 @@ template <bool kWarp>
 FAE_DEV int arena_of() {
   if constexpr (kWarp) {
     FAE_SHARED(shared);
-    const int warp = anew(static_cast<int>(threadIdx.x)) >> 5;
+    const int warp = launder(static_cast<int>(threadIdx.x)) >> 5;
     return kWarpArena + warp * *reinterpret_cast<const int*>(shared);
   } else {
     return kBlockArena;
   }
 }
 
-// What a part works with; made anew in every function, since the compiler knows shared memory only
-// where it is declared.
+// What a part works with; made in every function, since the compiler knows shared memory
+// only where it is declared.
 template <bool kWarp, typename S, typename Idx>
-struct Here {
+struct PartView {
   Team<kWarp> team;
   State<S, Idx>& state;
   Facts& facts;
@@ -353,46 +353,46 @@ FAE_DEV State<S, Idx>& state_of() {
 }
 
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV Here<kWarp, S, Idx> open() {
+FAE_DEV PartView<kWarp, S, Idx> part_view() {
   FAE_SHARED(shared);
   unsigned char* const arena = shared + arena_of<kWarp>();
   State<S, Idx>& state = *reinterpret_cast<State<S, Idx>*>(arena);
   const Team<kWarp> team(kWarp ? nullptr : reinterpret_cast<double*>(shared));
   if constexpr (sizeof(Idx) == 4) {
-    return Here<kWarp, S, Idx>{team, state, state.facts, state.view};
+    return PartView<kWarp, S, Idx>{team, state, state.facts, state.view};
   } else {
     const Launch& launch = *state.launch;
     const Layout& l = state.layout;
     const int C = static_cast<int>(launch.p.C);
     const auto doubles = [&](int offset) { return reinterpret_cast<double*>(arena + offset); };
     double* const classes = doubles(l.classes);
-    return Here<kWarp, S, Idx>{team,
-                               state,
-                               state.facts,
-                               {launch,
-                                state.b,
-                                state.t0,
-                                state.n,
-                                C,
-                                l.cs,
-                                l.P,
-                                l.round,
-                                reinterpret_cast<S*>(arena + l.s),
-                                doubles(l.a),
-                                doubles(l.g),
-                                doubles(l.renorm),
-                                launch.needs.js ? doubles(l.js) : nullptr,
-                                launch.needs.drop ? doubles(l.drop) : nullptr,
-                                classes,
-                                classes + C,
-                                classes + 2 * C,
-                                classes + 3 * C,
-                                classes + 4 * C,
-                                doubles(l.sums),
-                                reinterpret_cast<Word*>(arena + l.buffer),
-                                reinterpret_cast<Idx*>(arena + l.orders),
-                                reinterpret_cast<Idx*>(arena + l.min_order),
-                                arena + l.bad}};
+    return PartView<kWarp, S, Idx>{team,
+                                   state,
+                                   state.facts,
+                                   {launch,
+                                    state.b,
+                                    state.t0,
+                                    state.n,
+                                    C,
+                                    l.cs,
+                                    l.P,
+                                    l.round,
+                                    reinterpret_cast<S*>(arena + l.s),
+                                    doubles(l.a),
+                                    doubles(l.g),
+                                    doubles(l.renorm),
+                                    launch.needs.js ? doubles(l.js) : nullptr,
+                                    launch.needs.drop ? doubles(l.drop) : nullptr,
+                                    classes,
+                                    classes + C,
+                                    classes + 2 * C,
+                                    classes + 3 * C,
+                                    classes + 4 * C,
+                                    doubles(l.sums),
+                                    reinterpret_cast<Word*>(arena + l.buffer),
+                                    reinterpret_cast<Idx*>(arena + l.orders),
+                                    reinterpret_cast<Idx*>(arena + l.min_order),
+                                    arena + l.bad}};
   }
 }
 

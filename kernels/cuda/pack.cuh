@@ -42,7 +42,7 @@ template <typename S>
 struct Packed {
   const Launch& launch;
   const PackLayout& layout;
-  Turn& turn;
+  LoopState& loop;
   Slot& slot;
   std::int64_t b, t0;
   int n, C, stride;
@@ -69,39 +69,39 @@ struct Packed {
 };
 
 template <typename S>
-FAE_DEV Packed<S> open_packed() {
+FAE_DEV Packed<S> packed_view() {
   FAE_SHARED(shared);
   unsigned char* const arena = shared + arena_of<true>();
   State<S, std::uint16_t>& state = *reinterpret_cast<State<S, std::uint16_t>*>(arena);
   const Launch& launch = *state.launch;
   const PackLayout& l = launch.pack;
-  const int lane = anew(static_cast<int>(threadIdx.x)) & 31;
+  const int lane = launder(static_cast<int>(threadIdx.x)) & 31;
   Slot& slot = reinterpret_cast<Slot*>(arena + kStateBytes)[lane];
   const int C = static_cast<int>(launch.p.C), row = slot.row;
-  const auto of_class = [&](int at) {
+  const auto class_array = [&](int at) {
     return reinterpret_cast<double*>(arena + at) + lane * (C | 1);
   };
-  const auto of_item = [&](int at) { return reinterpret_cast<double*>(arena + at) + row; };
-  const std::int64_t b = state.turn.first + lane;
+  const auto item_array = [&](int at) { return reinterpret_cast<double*>(arena + at) + row; };
+  const std::int64_t b = state.loop.first + lane;
   return Packed<S>{launch,
                    l,
-                   state.turn,
+                   state.loop,
                    slot,
                    b,
                    slot.n == 0 ? 0 : launch.p.offsets[b],
                    slot.n,
                    C,
                    l.stride,
-                   of_class(l.bias),
-                   of_class(l.prob),
-                   launch.needs.single_kl ? of_class(l.log_prob) : nullptr,
-                   of_class(l.again),
+                   class_array(l.bias),
+                   class_array(l.prob),
+                   launch.needs.single_kl ? class_array(l.log_prob) : nullptr,
+                   class_array(l.again),
                    reinterpret_cast<double*>(arena + l.margins) + row * l.stride,
-                   of_item(l.a),
-                   of_item(l.g),
-                   of_item(l.renorm),
-                   launch.needs.js ? of_item(l.js) : nullptr,
-                   launch.needs.drop ? of_item(l.drop) : nullptr,
+                   item_array(l.a),
+                   item_array(l.g),
+                   item_array(l.renorm),
+                   launch.needs.js ? item_array(l.js) : nullptr,
+                   launch.needs.drop ? item_array(l.drop) : nullptr,
                    reinterpret_cast<std::uint32_t*>(arena + l.words) + row,
                    arena + l.min_order + row};
 }
@@ -109,16 +109,16 @@ FAE_DEV Packed<S> open_packed() {
 // Takes the next pack out of the turn: as many of its short instances as there are rows for. Lists
 // their rows and makes the State. Returns whether there was one.
 template <typename S>
-FAE_NOINLINE __device__ bool open_pack() {
+FAE_NOINLINE __device__ bool next_pack() {
   FAE_SHARED(shared);
   const Team<true> team(nullptr);
   unsigned char* const arena = shared + arena_of<true>();
   State<S, std::uint16_t>& state = *reinterpret_cast<State<S, std::uint16_t>*>(arena);
   const Launch& launch = *state.launch;
   const PackLayout& l = launch.pack;
-  const unsigned left = state.turn.brief;
+  const unsigned left = state.loop.packable;
   if (left == 0) return false;
-  const std::int64_t first = state.turn.first;
+  const std::int64_t first = state.loop.first;
   const bool mine = (left >> team.rank & 1) != 0;
   const std::int64_t t0 = mine ? launch.p.offsets[first + team.rank] : 0;
   const int n = mine ? static_cast<int>(launch.p.offsets[first + team.rank + 1] - t0) : 0;
@@ -144,7 +144,7 @@ FAE_NOINLINE __device__ bool open_pack() {
     }
   }
   if (team.leads()) {
-    state.turn.brief = left & ~all;
+    state.loop.packable = left & ~all;
     state.rows = row_block<S>(launch, 0, rows, 32, l.stride * 8 / static_cast<int>(sizeof(S)),
                               reinterpret_cast<S*>(arena + l.margins), arena + l.words,
                               arena_of<true>() + l.stage, l.total - l.stage,
@@ -211,17 +211,17 @@ template <typename S>
 FAE_DEV int weigh_packed(const Packed<S>& v, const unsigned char* bad) {
   const SweepParams& p = v.launch.p;
   double top = -infinity(), bottom = infinity();
-  bool odd = false;
+  bool special = false;
 #pragma unroll 1
   for (int i = 0; i < v.n; ++i) {
     const double e = v.attention(i);
-    odd = odd || bad[i] != 0 || is_nan(e) || e == infinity() || (!p.is_scores && e < 0);
+    special = special || bad[i] != 0 || is_nan(e) || e == infinity() || (!p.is_scores && e < 0);
     v.a[i] = e;
     if (e == -infinity()) continue;
     top = e > top ? e : top;
     bottom = e < bottom ? e : bottom;
   }
-  if (odd || (p.is_scores && top - bottom > kUnderflowSpan)) return 0;
+  if (special || (p.is_scores && top - bottom > kUnderflowSpan)) return 0;
 #pragma unroll 1
   for (int i = 0; p.is_scores && i < v.n; ++i) {
     v.a[i] = v.a[i] > -infinity() ? exp(v.a[i] - top) : 0.0;
@@ -243,7 +243,7 @@ FAE_DEV int weigh_packed(const Packed<S>& v, const unsigned char* bad) {
 template <typename S>
 FAE_NOINLINE __device__ void weigh_pack() {
   FAE_SHARED(shared);
-  const Packed<S> v = open_packed<S>();
+  const Packed<S> v = packed_view<S>();
   const SweepParams& p = v.launch.p;
   Slot& slot = v.slot;
   unsigned char* const arena = shared + arena_of<true>();
@@ -265,7 +265,7 @@ FAE_NOINLINE __device__ void weigh_pack() {
   }
   if (positives > 0 && has_invalid_ranking(v)) positives = 0;
   if (n > 0 && positives == 0) {
-    atomicOr(&v.turn.todo, 1u << (static_cast<int>(threadIdx.x) & 31));
+    atomicOr(&v.loop.todo, 1u << (static_cast<int>(threadIdx.x) & 31));
     slot.n = 0;
   }
   if (positives == 0) return;
@@ -330,13 +330,13 @@ FAE_NOINLINE __device__ void weigh_pack() {
   slot.bias_label = static_cast<std::uint8_t>(argmax(v.bias, C));
   slot.tolerance = kTieTolerance * (sqrt(norm2) * head_norm + largest_bias);
   slot.near_tie = 0;
-  double least = infinity();
+  double min_margin = infinity();
 #pragma unroll 1
   for (int j = 0; j < C - 1; ++j) {
     const double margin = chunk_sum(n, [&](int i) { return v.margin(i, j); });
     if (fabs(margin) < slot.tolerance) slot.near_tie = 1;
-    if (j == 0 || margin < least) {
-      least = margin;
+    if (j == 0 || margin < min_margin) {
+      min_margin = margin;
       slot.runner_up = static_cast<std::uint8_t>(j);
     }
   }
@@ -359,7 +359,7 @@ FAE_NOINLINE __device__ void weigh_pack() {
 // Every item alone; the sums over the others are added up for each.
 template <typename S>
 FAE_NOINLINE __device__ void erase_packed_singles() {
-  const Packed<S> v = open_packed<S>();
+  const Packed<S> v = packed_view<S>();
   const bool write_out = wants_singles(v.launch.p);
   bool near = false;
 #pragma unroll 1
@@ -386,7 +386,7 @@ FAE_NOINLINE __device__ void erase_packed_singles() {
 // column j, or (row -C) by the best class.
 template <typename S>
 FAE_DEV Word packed_word(const Packed<S>& v, std::uint64_t stream, int i) {
-  const int row = v.turn.row;
+  const int row = v.loop.row;
   if (row >= 0) return ranking_word(v, v.launch.rankings[row], true, stream, i);
   if (!(v.a[i] > 0)) return 0;
   const int last = v.slot.winner < v.C ? v.slot.winner : v.slot.runner_up;
@@ -396,8 +396,8 @@ FAE_DEV Word packed_word(const Packed<S>& v, std::uint64_t stream, int i) {
 // Puts the turn's order of every instance of the pack into its words.
 template <typename S>
 FAE_NOINLINE __device__ void sort_pack() {
-  const Packed<S> v = open_packed<S>();
-  const int n = v.n, row = v.turn.row;
+  const Packed<S> v = packed_view<S>();
+  const int n = v.n, row = v.loop.row;
   const int kind = row >= 0 ? v.launch.rankings[row].kind : -1;
   constexpr unsigned kLow = kMostPacked - 1;
   if (kind == kGivenOrder || kind == kMinimal) {
@@ -445,7 +445,7 @@ FAE_NOINLINE __device__ void sort_pack() {
 
 // Adds item i's margins of kPackTile columns from `tile` on; columns beyond the last repeat it.
 constexpr int kPackTile = 4;
-constexpr double kLeastPositive = 4.9406564584124654e-324;
+constexpr double kMinPositive = 4.9406564584124654e-324;
 template <typename S>
 FAE_DEV void add_columns(const Packed<S>& v, int tile, int i, double (&sums)[kPackTile]) {
   const double* const row = v.margins + i * v.stride;
@@ -456,8 +456,8 @@ FAE_DEV void add_columns(const Packed<S>& v, int tile, int i, double (&sums)[kPa
 // Walks the turn's ranking, whose order is in the words: bit t of `flips` is the point at which the
 // last t + 1 of the ranking survive (in direction `keep`, the first).
 template <typename S>
-FAE_NOINLINE __device__ void walk_pack() {
-  const Packed<S> v = open_packed<S>();
+FAE_NOINLINE __device__ void scan_pack() {
+  const Packed<S> v = packed_view<S>();
   const SweepParams& p = v.launch.p;
   const int n = v.n, y = v.slot.label;
   if (n == 0) return;
@@ -472,7 +472,7 @@ FAE_NOINLINE __device__ void walk_pack() {
     double bound[kPackTile];
     double sums[kPackTile] = {};
 #pragma unroll
-    for (int j = 0; j < kPackTile; ++j) bound[j] = tile + j < y ? kLeastPositive : 0.0;
+    for (int j = 0; j < kPackTile; ++j) bound[j] = tile + j < y ? kMinPositive : 0.0;
     double mass = 0;
     bool found = false;
     removed = 0;
@@ -510,13 +510,13 @@ FAE_NOINLINE __device__ void walk_pack() {
   const unsigned counted = event < 0 ? ~0u : keep ? (2u << event) - 1u : ~0u << event;
   if ((nears & counted) != 0) v.slot.near_tie = 1;
 
-  const std::int64_t at = (v.launch.row0 + v.turn.row) * p.B + v.b;
+  const std::int64_t at = (v.launch.row0 + v.loop.row) * p.B + v.b;
   if (event == -2) {
-    write_never(v.launch, v.turn.row, v.b);
+    write_never(v.launch, v.loop.row, v.b);
   } else {
     int flip_label = keep ? y : v.slot.bias_label;
     if (!keep && event >= 0 && (alive >> event & 1u) != 0) {
-      double least = HUGE_VAL;
+      double min_sum = HUGE_VAL;
       flip_label = v.class_of(0);
 #pragma unroll 1
       for (int tile = 0; v.C > 2 && tile < v.C - 1; tile += kPackTile) {
@@ -525,7 +525,7 @@ FAE_NOINLINE __device__ void walk_pack() {
         for (int t = 0; t <= event; ++t) add_columns(v, tile, item(t), sums);
 #pragma unroll
         for (int j = 0; j < kPackTile; ++j) {
-          if (tile + j < v.C - 1) take_smaller(least, flip_label, sums[j], v.class_of(tile + j));
+          if (tile + j < v.C - 1) take_smaller(min_sum, flip_label, sums[j], v.class_of(tile + j));
         }
       }
     }
@@ -534,7 +534,7 @@ FAE_NOINLINE __device__ void walk_pack() {
     if (p.removed_mass != nullptr) p.removed_mass[at] = removed;
   }
   if (p.order == nullptr) return;
-  std::int64_t* const out = p.order + (v.launch.row0 + v.turn.row) * p.T + v.t0;
+  std::int64_t* const out = p.order + (v.launch.row0 + v.loop.row) * p.T + v.t0;
 #pragma unroll 1
   for (int k = 0; k < n; ++k) out[k] = v.item(k);
 }
@@ -542,9 +542,9 @@ FAE_NOINLINE __device__ void walk_pack() {
 // Judges the minimal set's order by the turn's column.
 template <typename S>
 FAE_NOINLINE __device__ void judge_pack() {
-  const Packed<S> v = open_packed<S>();
+  const Packed<S> v = packed_view<S>();
   Slot& slot = v.slot;
-  const int column = -1 - v.turn.row, y = slot.label;
+  const int column = -1 - v.loop.row, y = slot.label;
   double margin = 0, mass = 0;
   int flip = v.n + 1, near = v.n + 1;
 #pragma unroll 1
@@ -565,8 +565,8 @@ FAE_NOINLINE __device__ void judge_pack() {
 
 // Keeps the minimal set's order, which is in the words, and writes the set where it is wanted.
 template <typename S>
-FAE_NOINLINE __device__ void close_minimal_pack() {
-  const Packed<S> v = open_packed<S>();
+FAE_NOINLINE __device__ void finish_minimal_pack() {
+  const Packed<S> v = packed_view<S>();
   const SweepParams& p = v.launch.p;
   Slot& slot = v.slot;
   const int n = v.n;
@@ -580,7 +580,7 @@ FAE_NOINLINE __device__ void close_minimal_pack() {
   const bool found = slot.size <= n;
   int size = -1, label = -1;
   if (found) {
-    double least = 0;
+    double min_sum = 0;
     size = slot.size;
     label = slot.label;
 #pragma unroll 1
@@ -588,7 +588,7 @@ FAE_NOINLINE __device__ void close_minimal_pack() {
       double sum = 0;
 #pragma unroll 1
       for (int k = n - 1; k >= size; --k) sum += v.margin(v.item(k), j);
-      take_smaller(least, label, sum, v.class_of(j));
+      take_smaller(min_sum, label, sum, v.class_of(j));
     }
   } else if (slot.bias_label != slot.label) {
     size = slot.positives;
@@ -601,7 +601,7 @@ FAE_NOINLINE __device__ void close_minimal_pack() {
 
 template <typename S>
 FAE_NOINLINE __device__ void write_pack_status() {
-  const Packed<S> v = open_packed<S>();
+  const Packed<S> v = packed_view<S>();
   if (v.n == 0 || v.launch.p.status == nullptr) return;
   std::int64_t& status = v.launch.p.status[v.b];
   status = flag(v.n == 1, kSingle) | flag(v.slot.near_tie != 0, kNearTie) |
@@ -619,9 +619,9 @@ template <typename S>
 FAE_DEV void sweep_pack() {
   const auto team = [] { return Team<true>(nullptr); };
   const auto state = [] { return &state_of<true, S, std::uint16_t>(); };
-  const auto turn_to = [&](int row) {
+  const auto set_row = [&](int row) {
     team().sync();
-    if (team().leads()) state()->turn.row = row;
+    if (team().leads()) state()->loop.row = row;
     team().sync();
   };
   project_pack<S>();
@@ -629,22 +629,22 @@ FAE_DEV void sweep_pack() {
   weigh_pack<S>();
   if (state()->launch->needs.singles) erase_packed_singles<S>();
   if (state()->launch->needs.minimal) {
-    turn_to(-1);
+    set_row(-1);
 #pragma unroll 1
-    while (team().all_agree(state()->turn.row > -static_cast<int>(state()->launch->p.C))) {
+    while (team().make_uniform(state()->loop.row > -static_cast<int>(state()->launch->p.C))) {
       sort_pack<S>();
       judge_pack<S>();
-      turn_to(state()->turn.row - 1);
+      set_row(state()->loop.row - 1);
     }
     sort_pack<S>();
-    close_minimal_pack<S>();
+    finish_minimal_pack<S>();
   }
-  turn_to(0);
+  set_row(0);
 #pragma unroll 1
-  while (team().all_agree(state()->turn.row < state()->launch->R)) {
+  while (team().make_uniform(state()->loop.row < state()->launch->R)) {
     sort_pack<S>();
-    walk_pack<S>();
-    turn_to(state()->turn.row + 1);
+    scan_pack<S>();
+    set_row(state()->loop.row + 1);
   }
   write_pack_status<S>();
 }
@@ -653,7 +653,7 @@ FAE_DEV void sweep_pack() {
 template <typename S>
 FAE_NOINLINE __device__ void sweep_packs() {
 #pragma unroll 1
-  while (Team<true>(nullptr).all_agree(open_pack<S>())) sweep_pack<S>();
+  while (Team<true>(nullptr).make_uniform(next_pack<S>())) sweep_pack<S>();
 }
 
 }  // namespace fae

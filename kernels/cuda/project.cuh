@@ -108,7 +108,7 @@ FAE_DEV void project_features(const RowBlock& rows, const V* const (&row)[kRows]
                               Acc (&sums)[kRows * kClasses], Acc (&squares)[kRows]) {
   // Features at a time: of 16-bit values the others wait packed.
   constexpr int kPart = kVec < 4 ? kVec : 4;
-  const S* head = static_cast<const S*>(rows.head) + anew(q * kVec);  // one address that moves
+  const S* head = static_cast<const S*>(rows.head) + launder(q * kVec);  // one address that moves
   const int D = rows.D;
   const int step = rows.lanes * kVec;
   int head_row[kClasses];
@@ -120,7 +120,7 @@ FAE_DEV void project_features(const RowBlock& rows, const V* const (&row)[kRows]
   for (int d = q * kVec; d < D; d += step, head += step) {
     // 32-bit offsets, which the compiler is not to widen ahead of the loop: 64 bits take twice the
     // registers, and adding them up is one instruction either way.
-    const int at = anew(d);
+    const int at = launder(d);
     Vector<V, kVec> x[kRows];
 #pragma unroll
     for (int k = 0; k < kRows; ++k) x[k] = load_stream<V, kVec>(row[k] + at);
@@ -137,7 +137,7 @@ FAE_DEV void project_features(const RowBlock& rows, const V* const (&row)[kRows]
       }
 #pragma unroll
       for (int c = 0; c < kClasses; ++c) {
-        const Vector<S, kPart> w = load_head<S, kPart>(head + anew(head_row[c]) + part);
+        const Vector<S, kPart> w = load_head<S, kPart>(head + launder(head_row[c]) + part);
 #pragma unroll
         for (int k = 0; k < kRows; ++k) {
 #pragma unroll
@@ -170,7 +170,7 @@ FAE_NOINLINE __device__ double project_tile(int at) {
       int i = first + k * rows.groups;
       i = i < rows.n ? i : rows.n - 1;
       if (rows.items != nullptr) i = rows.items[i];
-      row[k] = anew(static_cast<const V*>(rows.values) + i * rows.stride);
+      row[k] = launder(static_cast<const V*>(rows.values) + i * rows.stride);
     }
 #pragma unroll 1
     for (int c0 = 0; c0 < rows.C; c0 += kClasses) {
@@ -241,7 +241,7 @@ FAE_NOINLINE __device__ double project_lanes(int at) {
     const V* row[kLoads];
 #pragma unroll
     for (int k = 0; k < kLoads; ++k) {
-      row[k] = anew(row_of(base + 8 * k + lane / 4) + lane % 4 * kVec);
+      row[k] = launder(row_of(base + 8 * k + lane / 4) + lane % 4 * kVec);
     }
 #pragma unroll 1
     for (int c0 = 0; c0 < rows.C; c0 += kClasses) {
@@ -249,8 +249,8 @@ FAE_NOINLINE __device__ double project_lanes(int at) {
 #pragma unroll
       for (int h = 0; h < kHeadLoads; ++h) {
         const int c = c0 + (lane + 32 * h) / kVec;
-        head[h] = anew(static_cast<const float*>(rows.head) + (c < rows.C ? c : rows.C - 1) * D +
-                       lane % kVec * 4);
+        head[h] = launder(static_cast<const float*>(rows.head) + (c < rows.C ? c : rows.C - 1) * D +
+                          lane % kVec * 4);
       }
       uint4 values[kLoads] = {};
       float4 weights[kHeadLoads] = {};
@@ -286,7 +286,7 @@ FAE_NOINLINE __device__ double project_lanes(int at) {
           }
         }
         __syncwarp();
-        load(anew(d) + kChunk);
+        load(launder(d) + kChunk);
         const int vectors = D - d < kChunk ? (D - d) / kVec : kLoads;
 #pragma unroll 1
         for (int u = 0; u < vectors; ++u) {

@@ -94,25 +94,25 @@ FAE_DEV bool write_single(const V& v, const F& f, int i, double others, bool wri
   };
   bool near = false;
   int decision = y;
-  double least = 0, smallest = 0;
+  double min_lead = 0, min_margin = 0;
 #pragma unroll 1
   for (int c = 0; c < C; ++c) {
     if (c == y) continue;
     const double m = survive ? margin(c) : 0.0;
     near = near || (survive && fabs(m) < f.tolerance * others);
-    take_smaller(smallest, decision, m, survive ? c : C);
+    take_smaller(min_margin, decision, m, survive ? c : C);
     const double d = lead(c);
-    least = d < least ? d : least;
+    min_lead = d < min_lead ? d : min_lead;
   }
   if (!survive) decision = f.bias_label;
   double z = 0;
 #pragma unroll 1
-  for (int c = 0; c < C; ++c) z += exp(least - lead(c));
+  for (int c = 0; c < C; ++c) z += exp(min_lead - lead(c));
   double js = 0;
 #pragma unroll 1
-  for (int c = 0; c < C; ++c) js += js_term(v.prob[c], exp(least - lead(c)) / z);
+  for (int c = 0; c < C; ++c) js += js_term(v.prob[c], exp(min_lead - lead(c)) / z);
   js = clamp_js(js);
-  const double drop = v.prob[y] - exp(least) / z;
+  const double drop = v.prob[y] - exp(min_lead) / z;
   if (write_out) {
     write_int(p.single_flip_label, v.t0 + i, decision != y ? decision : -1);
     write_real(p.single_js, kDouble, v.t0 + i, js);
@@ -122,7 +122,7 @@ FAE_DEV bool write_single(const V& v, const F& f, int i, double others, bool wri
       double kl = 0;
 #pragma unroll 1
       for (int c = 0; c < C; ++c) {
-        const double down = least - lead(c);
+        const double down = min_lead - lead(c);
         kl += exp(down) / z * (down - log_z - v.log_prob[c]);
       }
       write_real(p.single_kl, kDouble, v.t0 + i, kl > 0 ? kl : 0.0);
@@ -133,19 +133,19 @@ FAE_DEV bool write_single(const V& v, const F& f, int i, double others, bool wri
   return near;
 }
 
-// Every item alone, of a long instance those of the turn. `write_out` is false where only the keys
+// Every item alone, of a long instance those of the loop. `write_out` is false where only the keys
 // of a ranking are wanted.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void erase_singles(bool write_out) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const Team<kWarp>& team = here.team;
-  const View<S, Idx>& v = here.view;
-  const Facts& f = here.facts;
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const Team<kWarp>& team = part.team;
+  const View<S, Idx>& v = part.view;
+  const Facts& f = part.facts;
   const SweepParams& p = v.launch.p;
   constexpr bool kDouble = sizeof(S) == 8;
   const int n = v.n, C = v.C, y = f.label;
-  const int begin = sizeof(Idx) == 4 ? here.state.turn.row : 0;
-  const int end = sizeof(Idx) == 4 ? begin + here.state.turn.count : n;
+  const int begin = sizeof(Idx) == 4 ? part.state.loop.row : 0;
+  const int end = sizeof(Idx) == 4 ? begin + part.state.loop.count : n;
   if (!f.finite || !f.has_mass) {
     const double nothing = f.finite ? 0.0 : not_a_number();
 #pragma unroll 1
@@ -225,7 +225,7 @@ FAE_NOINLINE __device__ void erase_singles(bool write_out) {
       __syncwarp();
     }
   }
-  note_near(here, near && write_out);
+  note_near(part, near && write_out);
 }
 
 // The word by which the minimal set's order for class c sorts item i: its margin, items without
@@ -282,10 +282,10 @@ FAE_DEV Word ranking_word(const V& v, const DeviceRanking& ranking, bool finite,
 // The word of item i in the turn's r-th order; a call, since sorts ask for it often.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ Word word_of(int r, int i) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const View<S, Idx>& v = here.view;
-  const Facts& f = here.facts;
-  const int first = here.state.turn.row;
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const View<S, Idx>& v = part.view;
+  const Facts& f = part.facts;
+  const int first = part.state.loop.row;
   if (first < 0) return margin_word(v, f, i, -1 - first);
   const DeviceRanking& ranking = v.launch.rankings[first + r];
   const std::uint64_t stream = ranking.kind == kRandom ? stream_of(v, ranking) : 0;
@@ -302,11 +302,11 @@ FAE_DEV Pairs spare_pairs(const View<S, std::uint32_t>& v) {
 // v.min_order.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void sort_rankings() {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const Team<kWarp>& team = here.team;
-  const View<S, Idx>& v = here.view;
-  const int count = here.state.turn.count;
-  Idx* const order = here.state.turn.row >= 0 ? v.orders : v.min_order;
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const Team<kWarp>& team = part.team;
+  const View<S, Idx>& v = part.view;
+  const int count = part.state.loop.count;
+  Idx* const order = part.state.loop.row >= 0 ? v.orders : v.min_order;
   const auto word = [&](int r, int i) { return word_of<kWarp, S, Idx>(r, i); };
   if constexpr (sizeof(Idx) == 4) {
     FAE_SHARED(shared);
@@ -363,43 +363,43 @@ FAE_DEV bool cannot_flip(const Team<kWarp>& team, const View<S, Idx>& v, const F
 // which spares the other classes' sorts. The steps are calls of sweep_instance, sorts among them,
 // so that nothing waits in registers while a sort runs.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ void open_minimal() {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const View<S, Idx>& v = here.view;
-  const Facts& f = here.facts;
+FAE_NOINLINE __device__ void init_minimal() {
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const View<S, Idx>& v = part.view;
+  const Facts& f = part.facts;
   int runner_up = -1;
 #pragma unroll 1
   for (int c = 0; f.finite && f.has_mass && c < v.C; ++c) {
     if (c != f.label && (runner_up < 0 || v.margin[c] < v.margin[runner_up])) runner_up = c;
   }
-  if (here.team.leads()) here.state.minimal = Minimal{0, runner_up, v.n + 1, v.C, v.n + 1, -1, 0};
-  here.team.sync();
+  if (part.team.leads()) part.state.minimal = Minimal{0, runner_up, v.n + 1, v.C, v.n + 1, -1, 0};
+  part.team.sync();
 }
 
 // The class to sort by in step 0 … C - 1, -1 for none.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ int minimal_class() {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const View<S, Idx>& v = here.view;
-  const Facts& f = here.facts;
-  const Minimal& m = here.state.minimal;
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const View<S, Idx>& v = part.view;
+  const Facts& f = part.facts;
+  const Minimal& m = part.state.minimal;
   const int step = m.step;
   const int c = step == 0 ? m.runner_up : step - 1 < m.runner_up ? step - 1 : step;
   if (c == f.label) return -1;
   if (step == 0 || v.n <= 64 || f.underflow) return c;
   const int size = m.size <= v.n ? m.size : f.positives;
-  return cannot_flip(here.team, v, f, c, size, m.threshold) ? -1 : c;
+  return cannot_flip(part.team, v, f, c, size, m.threshold) ? -1 : c;
 }
 
 // Walks the order in min_order, of the turn's class: its smallest flipping set, and whether that is
 // the best.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void judge_minimal() {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const Team<kWarp>& team = here.team;
-  const View<S, Idx>& v = here.view;
-  const Facts& f = here.facts;
-  const int n = v.n, y = f.label, c = -1 - here.state.turn.row;
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const Team<kWarp>& team = part.team;
+  const View<S, Idx>& v = part.view;
+  const Facts& f = part.facts;
+  const int n = v.n, y = f.label, c = -1 - part.state.loop.row;
   // A chunk of ranks a thread; one thread all of them where the sums need a common scale.
   int chunk = f.underflow ? n : ceil_div(n, team.size);
   if (chunk < 8) chunk = 8;
@@ -443,7 +443,7 @@ FAE_NOINLINE __device__ void judge_minimal() {
   flip = team.min(flip);
   near = team.min(near);
   if (team.leads()) {
-    Minimal& m = here.state.minimal;
+    Minimal& m = part.state.minimal;
     m.sorted = c;
     if (near < m.nearest) m.nearest = near;
     if (flip <= n && (flip < m.size || (flip == m.size && c < m.label))) {
@@ -460,13 +460,13 @@ FAE_NOINLINE __device__ void judge_minimal() {
 
 // Writes the set whose order is in min_order, its size and label.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ void close_minimal() {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const Team<kWarp>& team = here.team;
-  const View<S, Idx>& v = here.view;
-  const Facts& f = here.facts;
+FAE_NOINLINE __device__ void finish_minimal() {
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const Team<kWarp>& team = part.team;
+  const View<S, Idx>& v = part.view;
+  const Facts& f = part.facts;
   const SweepParams& p = v.launch.p;
-  const Minimal& m = here.state.minimal;
+  const Minimal& m = part.state.minimal;
   const int n = v.n, C = v.C, y = f.label;
   const bool judged = m.sorted >= 0, found = m.size <= n;
   int size = -1, label = -1;
@@ -504,16 +504,16 @@ FAE_NOINLINE __device__ void close_minimal() {
   for (int j = team.rank; p.minimal_order != nullptr && j < n; j += team.size) {
     p.minimal_order[v.t0 + j] = v.min_order[j];
   }
-  note_near(here, judged && m.nearest <= (found ? m.size : f.positives));
+  note_near(part, judged && m.nearest <= (found ? m.size : f.positives));
 }
 
 // The greedy order. `v.bad` marks what is taken: nothing is bad here, and it is restored.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void find_greedy(int row) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const Team<kWarp>& team = here.team;
-  const View<S, Idx>& v = here.view;
-  const Facts& f = here.facts;
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const Team<kWarp>& team = part.team;
+  const View<S, Idx>& v = part.view;
+  const Facts& f = part.facts;
   Idx* const order = v.orders + row * v.n;
   const int n = v.n, C = v.C, y = f.label;
   double* const margins = v.sums + static_cast<std::int64_t>(team.size / class_lanes(C)) * C;
@@ -540,7 +540,7 @@ FAE_NOINLINE __device__ void find_greedy(int row) {
     mass = team.sum(mass);
     class_sums(team, v, n, margins,
                [&](int i, int c) { return weight(i, top) * v.difference(i, y, c); });
-    double least = HUGE_VAL;
+    double min_lead = HUGE_VAL;
     int item = n;
 #pragma unroll 1
     for (int i = team.rank; i < n; i += team.size) {
@@ -575,13 +575,13 @@ FAE_NOINLINE __device__ void find_greedy(int row) {
         const double d = others > 0 ? m / others : v.bias[y] - v.bias[c];
         lead = d < lead ? d : lead;
       }
-      if (item == n || lead < least) {
-        least = lead;
+      if (item == n || lead < min_lead) {
+        min_lead = lead;
         item = i;
       }
     }
-    const double first = team.min(least);
-    item = team.min(least == first ? item : n);
+    const double first = team.min(min_lead);
+    item = team.min(min_lead == first ? item : n);
     if (team.leads()) {
       order[step] = static_cast<Idx>(item);
       taken[item] = 1;
@@ -597,11 +597,11 @@ FAE_NOINLINE __device__ void find_greedy(int row) {
 // wanted.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void place_orders() {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const Team<kWarp>& team = here.team;
-  const View<S, Idx>& v = here.view;
-  const Facts& f = here.facts;
-  const int row = here.state.turn.row, count = here.state.turn.count;
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const Team<kWarp>& team = part.team;
+  const View<S, Idx>& v = part.view;
+  const Facts& f = part.facts;
+  const int row = part.state.loop.row, count = part.state.loop.count;
 #pragma unroll 1
   for (int r = 0; r < count; ++r) {
     const DeviceRanking& ranking = v.launch.rankings[row + r];
@@ -633,10 +633,10 @@ FAE_NOINLINE __device__ void place_orders() {
 // The keys of the rankings by gradients.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void find_slopes(bool renormalized) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const Team<kWarp>& team = here.team;
-  const View<S, Idx>& v = here.view;
-  const Facts& f = here.facts;
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const Team<kWarp>& team = part.team;
+  const View<S, Idx>& v = part.view;
+  const Facts& f = part.facts;
   find_gradients(team, v, f);
   if (renormalized) find_renormalized(team, v, f);
 }

@@ -75,7 +75,7 @@ FAE_DEV double infinity() { return HUGE_VAL; }
 // The same number or address, from here on one that the compiler knows nothing of: what follows
 // from it is computed again instead of being kept, through calls and loops, in registers that there
 // are not.
-FAE_DEV int anew(int x) {
+FAE_DEV int launder(int x) {
 #if defined(__CUDACC__)
   asm volatile("" : "+r"(x));
 #endif
@@ -83,7 +83,7 @@ FAE_DEV int anew(int x) {
 }
 
 template <typename T>
-FAE_DEV T* anew(T* address) {
+FAE_DEV T* launder(T* address) {
 #if defined(__CUDACC__)
   asm volatile("" : "+l"(address));
 #endif

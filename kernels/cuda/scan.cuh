@@ -5,7 +5,7 @@
 //   A_k = Σ a_j,   M_{k,c} = Σ a_j [(s_{j,y} + b_y) − (s_{j,c} + b_c)]   over the survivors j,
 // and the decision has left y where some M_{k,c} < 0, or = 0 with c < y.
 //
-// Mapping with curves, or of what is out of the ordinary (walk_plainly and walk_far say theirs): a
+// Mapping with curves, or of what is out of the ordinary (scan_short and scan_long say theirs): a
 // group of class_lanes(C) lanes walks one chunk of one ranking, a lane one class (more where
 // C > 32); the groups of a team share the rankings of a round and then their chunks. First every
 // group sums its chunk, then starts from the sums of the chunks before it and looks at every point.
@@ -136,18 +136,18 @@ FAE_DEV void write_never(const Launch& launch, int row, std::int64_t b) {
 
 // Walks the turn's rankings, whose orders are in v.orders.
 template <bool kWarp, bool kOne, typename S, typename Idx>
-FAE_NOINLINE __device__ void walk_rankings() {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const Team<kWarp>& team = here.team;
-  const View<S, Idx>& v = here.view;
-  const Facts& f = here.facts;
-  const Turn& turn = here.state.turn;
+FAE_NOINLINE __device__ void scan_classes() {
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const Team<kWarp>& team = part.team;
+  const View<S, Idx>& v = part.view;
+  const Facts& f = part.facts;
+  const LoopState& loop = part.state.loop;
   const Launch& launch = v.launch;
   const SweepParams& p = launch.p;
   const Needs& needs = launch.needs;
   constexpr bool kDouble = sizeof(S) == 8;
   const int n = v.n, C = v.C, y = f.label;
-  // Conditions as numbers, asked anew: predicates that wait for the next phase are spilled.
+  // Conditions as numbers, laundered: predicates that wait for the next phase are spilled.
   const int keep = p.keep;
   const int judged = f.finite && f.has_mass ? 1 : 0;
   const int lanes = class_lanes(C);
@@ -159,15 +159,15 @@ FAE_NOINLINE __device__ void walk_rankings() {
   const std::int64_t words = group_words(C);
   double* const mine = v.sums + group * words;
   bool near_tie = false;
-  if (anew(judged) == 0 && !needs.curves) {
-    for (int r = team.rank; r < turn.count; r += team.size) write_never(launch, turn.row + r, v.b);
+  if (launder(judged) == 0 && !needs.curves) {
+    for (int r = team.rank; r < loop.count; r += team.size) write_never(launch, loop.row + r, v.b);
     return;
   }
 
-  for (int r0 = 0; r0 < turn.count; r0 += groups) {
-    const int together = turn.count - r0 < groups ? turn.count - r0 : groups;
+  for (int r0 = 0; r0 < loop.count; r0 += groups) {
+    const int together = loop.count - r0 < groups ? loop.count - r0 : groups;
     int chunks = groups / together;
-    const int items = anew(n);
+    const int items = launder(n);
     const int useful = ceil_div(items > 1 ? items : 1, 8);
     if (chunks > useful) chunks = useful;
     const int length = ceil_div(items, chunks);
@@ -178,9 +178,9 @@ FAE_NOINLINE __device__ void walk_rankings() {
     const int begin = active != 0 && chunk * length < items ? chunk * length : items;
     const int end = begin + length < items ? begin + length : items;
     const auto item = [&](int t) {
-      return static_cast<int>(order[anew(keep) != 0 ? t : n - 1 - t]);
+      return static_cast<int>(order[launder(keep) != 0 ? t : n - 1 - t]);
     };
-    const std::int64_t curve = (launch.row0 + turn.row + r0 + row) * (p.T + p.B) + v.t0 + v.b;
+    const std::int64_t curve = (launch.row0 + loop.row + r0 + row) * (p.T + p.B) + v.t0 + v.b;
 
     Survivors<kOne> sums;
     if (!kOne) {
@@ -194,7 +194,7 @@ FAE_NOINLINE __device__ void walk_rankings() {
         mine[C + lane] = sums.weighted;
       }
       if (lane == 0) {
-        double* const last = anew(mine) + 2 * C;
+        double* const last = launder(mine) + 2 * C;
         last[0] = sums.mass;
         last[1] = sums.total;
         last[2] = sums.top;
@@ -259,20 +259,20 @@ FAE_NOINLINE __device__ void walk_rankings() {
                  : survive ? (c == y ? 0.0 : m / sums.total)
                            : v.bias[y] - v.bias[c];
         };
-        double least = HUGE_VAL;
+        double min_lead = HUGE_VAL;
         sums.for_classes(lane, lanes, C, [&](int c, double& m, double&) {
           const double d = lead(c, m);
-          least = d < least ? d : least;
+          min_lead = d < min_lead ? d : min_lead;
         });
-        least = group_min(least, lanes);
+        min_lead = group_min(min_lead, lanes);
         double z = 0;
         sums.for_classes(lane, lanes, C,
-                         [&](int c, double& m, double&) { z += exp(least - lead(c, m)); });
+                         [&](int c, double& m, double&) { z += exp(min_lead - lead(c, m)); });
         z = group_sum(z, lanes);
         const double log_z = log(z);
         js = kl = 0;
         sums.for_classes(lane, lanes, C, [&](int c, double& m, double&) {
-          const double down = least - lead(c, m);
+          const double down = min_lead - lead(c, m);
           const double q = exp(down) / z;
           js += js_term(v.prob[c], q);
           kl += q * (down - log_z - v.log_prob[c]);
@@ -280,7 +280,7 @@ FAE_NOINLINE __device__ void walk_rankings() {
         js = clamp_js(group_sum(js, lanes));
         kl = group_sum(kl, lanes);
         if (kl < 0) kl = 0;
-        label_prob = exp(least) / z;
+        label_prob = exp(min_lead) / z;
       }
       if (!writes) return;
       write_real(p.curve_js, kDouble, at, js);
@@ -291,18 +291,19 @@ FAE_NOINLINE __device__ void walk_rankings() {
     int event = -1, event_t = -1, first_near = -1, saved_class = f.bias_label;
     double saved_margin = 0;
     bool saved_survive = false;
-    if (active != 0 && chunk == 0 && anew(judged) != 0 && anew(keep) == 0 && f.bias_label != y) {
+    if (active != 0 && chunk == 0 && launder(judged) != 0 && launder(keep) == 0 &&
+        f.bias_label != y) {
       event = n;
     }
     // Step -1 of the first chunk is the point where nothing survives.
     for (int step = -1; step < length; ++step) {
       const int t = begin + step;
-      const bool on = step < 0 ? anew(active) != 0 && chunk == 0 : t < end;
+      const bool on = step < 0 ? launder(active) != 0 && chunk == 0 : t < end;
       if (step >= 0 && on) sums.add(v, f, needs.logits, item(t), lane, lanes);
       const bool full = t == n - 1;
-      const int k = anew(keep) != 0 ? t + 1 : n - 1 - t;
-      if (anew(judged) != 0 && step >= 0) {
-        const bool first_wins = anew(keep) != 0;
+      const int k = launder(keep) != 0 ? t + 1 : n - 1 - t;
+      if (launder(judged) != 0 && step >= 0) {
+        const bool first_wins = launder(keep) != 0;
         const bool survive = sums.total > 0;
         bool below = false, near = false;
         const double tolerance = f.tolerance * sums.total;
@@ -324,9 +325,9 @@ FAE_NOINLINE __device__ void walk_rankings() {
       if (needs.curves) write_curves(on, k, full);
     }
 
-    if (anew(judged) != 0) {
+    if (launder(judged) != 0) {
       if (lane == 0) {
-        double* const last = anew(mine) + 2 * C;
+        double* const last = launder(mine) + 2 * C;
         last[4] = event;
         last[5] = first_near;
       }
@@ -338,8 +339,8 @@ FAE_NOINLINE __device__ void walk_rankings() {
         if (e >= 0 && e < first) first = e;
         if (c >= 0 && c < nearest) nearest = c;
       }
-      near_tie = near_tie || (anew(active) != 0 && nearest <= n && nearest <= first);
-      const bool mine_first = anew(active) != 0 && event >= 0 && event == first;
+      near_tie = near_tie || (launder(active) != 0 && nearest <= n && nearest <= first);
+      const bool mine_first = launder(active) != 0 && event >= 0 && event == first;
       double removed = 0;
       if (mine_first) {
         const int from = event_t + 1 > begin ? event_t + 1 : begin;
@@ -351,23 +352,23 @@ FAE_NOINLINE __device__ void walk_rankings() {
       removed = group_sum(removed, lanes);
       const int smallest = group_smallest(saved_margin, saved_class, lanes);
       if (lane == 0 && mine_first) {
-        const std::int64_t result = (launch.row0 + turn.row + r0 + row) * p.B + v.b;
+        const std::int64_t result = (launch.row0 + loop.row + r0 + row) * p.B + v.b;
         write_int(p.first_flip, result, event);
         write_int(p.flip_label, result,
-                  anew(keep) != 0 ? y
-                  : saved_survive ? smallest
-                                  : f.bias_label);
+                  launder(keep) != 0 ? y
+                  : saved_survive    ? smallest
+                                     : f.bias_label);
         if (p.removed_mass != nullptr) p.removed_mass[result] = removed;
       }
-      if (lane == 0 && anew(active) != 0 && chunk == 0 && first > n) {
-        write_never(launch, turn.row + r0 + row, v.b);
+      if (lane == 0 && launder(active) != 0 && chunk == 0 && first > n) {
+        write_never(launch, loop.row + r0 + row, v.b);
       }
-    } else if (lane == 0 && anew(active) != 0 && chunk == 0) {
-      write_never(launch, turn.row + r0 + row, v.b);
+    } else if (lane == 0 && launder(active) != 0 && chunk == 0) {
+      write_never(launch, loop.row + r0 + row, v.b);
     }
     team.sync();
   }
-  note_near(here, near_tie);
+  note_near(part, near_tie);
 }
 
 // The same where nothing is out of the ordinary: finite, some mass, no underflow, no curves.
@@ -380,13 +381,13 @@ constexpr int kTile = 3;
 constexpr int kMostRanks = 64;
 
 // Threads a ranking: a power of two, at most a warp.
-FAE_DEV int walk_threads(int size, int count) {
+FAE_DEV int scan_threads(int size, int count) {
   int threads = 32;
   while (threads * count > size) threads >>= 1;
   return threads;
 }
 
-FAE_DEV int walk_chunk(int n, int threads) {
+FAE_DEV int scan_chunk(int n, int threads) {
   const int chunk = ceil_div(n, threads);
   return chunk < 8 ? 8 : chunk;
 }
@@ -432,30 +433,32 @@ struct ClassTile {
 };
 
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ void walk_plainly() {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const Team<kWarp>& team = here.team;
-  const View<S, Idx>& v = here.view;
-  const Facts& f = here.facts;
-  const int first_row = here.state.turn.row, count = here.state.turn.count;
+FAE_NOINLINE __device__ void scan_short() {
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const Team<kWarp>& team = part.team;
+  const View<S, Idx>& v = part.view;
+  const Facts& f = part.facts;
+  const int first_row = part.state.loop.row, count = part.state.loop.count;
   const SweepParams& p = v.launch.p;
   const int n = v.n, C = v.C, y = f.label;
   const int keep = p.keep;
-  const int threads = walk_threads(team.size, count);
+  const int threads = scan_threads(team.size, count);
   const int row = team.rank / threads;
   const int q = team.rank % threads;
   const bool active = row < count;
-  const int chunk = walk_chunk(n, threads);
+  const int chunk = scan_chunk(n, threads);
   const int begin = active && q * chunk < n ? q * chunk : n;
   const int end = begin + chunk < n ? begin + chunk : n;
   const Idx* order = v.orders + (active ? row : 0) * n;
-  const auto item = [&](int t) { return static_cast<int>(order[anew(keep) != 0 ? t : n - 1 - t]); };
+  const auto item = [&](int t) {
+    return static_cast<int>(order[launder(keep) != 0 ? t : n - 1 - t]);
+  };
   const bool empty_flips = f.bias_label != y;
   const double own_bias = v.bias[y];
 
   unsigned long long flips = 0, nears = 0;
-  for (int tile = 0; tile == 0 || tile < C - 1; tile += kTile) {
-    const ClassTile of(v, y, own_bias, tile);
+  for (int first = 0; first == 0 || first < C - 1; first += kTile) {
+    const ClassTile tile(v, y, own_bias, first);
     double sums[kTile] = {};
     double mass = 0;
 #pragma unroll 2
@@ -463,7 +466,7 @@ FAE_NOINLINE __device__ void walk_plainly() {
       const int i = item(t);
       const double a = v.a[i];
       mass += a;
-      of.add(v, i, a, sums);
+      tile.add(v, i, a, sums);
     }
 #pragma unroll 1
     for (int o = 1; o < threads; o <<= 1) {
@@ -487,9 +490,9 @@ FAE_NOINLINE __device__ void walk_plainly() {
       const int i = item(t);
       const double a = v.a[i];
       mass += a;
-      of.add(v, i, a, sums);
+      tile.add(v, i, a, sums);
       bool below, near;
-      of.judge(sums, f.tolerance * mass, below, near);
+      tile.judge(sums, f.tolerance * mass, below, near);
       const bool survive = mass > 0;
       const bool flip = survive ? below & (C > 1) : empty_flips;
       flips |= static_cast<unsigned long long>(flip) << (t - begin);
@@ -501,8 +504,8 @@ FAE_NOINLINE __device__ void walk_plainly() {
   // The first flip: erasing, the largest t that flips; keeping, the smallest that does not.
   const int held = end - begin;
   const unsigned long long all = held == 64 ? ~0ull : (1ull << held) - 1;
-  int event = anew(keep) != 0 ? n : -2, close = event;
-  if (anew(keep) == 0) {
+  int event = launder(keep) != 0 ? n : -2, close = event;
+  if (launder(keep) == 0) {
     if (flips != 0) event = begin + 63 - __clzll(static_cast<long long>(flips));
     if (nears != 0) close = begin + 63 - __clzll(static_cast<long long>(nears));
     if (q == 0 && event < 0 && empty_flips) event = -1;
@@ -511,7 +514,7 @@ FAE_NOINLINE __device__ void walk_plainly() {
     if (stays != 0) event = begin + __ffsll(static_cast<long long>(stays)) - 1;
     if (nears != 0) close = begin + __ffsll(static_cast<long long>(nears)) - 1;
   }
-  const bool first_wins = anew(keep) != 0;
+  const bool first_wins = launder(keep) != 0;
   for (int o = threads >> 1; o > 0; o >>= 1) {
     const int other = __shfl_xor_sync(kAllLanes, event, o);
     const int near = __shfl_xor_sync(kAllLanes, close, o);
@@ -534,54 +537,54 @@ FAE_NOINLINE __device__ void walk_plainly() {
     const bool other = __shfl_xor_sync(kAllLanes, survives ? 1 : 0, o) != 0;
     survives = survives || other;
   }
-  double least = HUGE_VAL;
-  for (int tile = 0; tile < C - 1 && anew(keep) == 0; tile += kTile) {
-    const ClassTile of(v, y, own_bias, tile);
+  double min_sum = HUGE_VAL;
+  for (int first = 0; first < C - 1 && launder(keep) == 0; first += kTile) {
+    const ClassTile tile(v, y, own_bias, first);
     double sums[kTile] = {};
     if (C > 2 && survives) {
 #pragma unroll 2
       for (int t = begin; t < end; ++t) {
         if (t > event) break;
         const int i = item(t);
-        of.add(v, i, v.a[i], sums);
+        tile.add(v, i, v.a[i], sums);
       }
     }
 #pragma unroll
     for (int j = 0; j < kTile; ++j) {
       const double sum = group_sum(sums[j], threads);
       if (survives) {
-        if (least == HUGE_VAL) flip_label = C;
-        take_smaller(least, flip_label, sum, of.classes[j]);
+        if (min_sum == HUGE_VAL) flip_label = C;
+        take_smaller(min_sum, flip_label, sum, tile.classes[j]);
       }
     }
   }
   if (active && q == 0) {
     if (found) {
       const std::int64_t at = (v.launch.row0 + first_row + row) * p.B + v.b;
-      write_int(p.first_flip, at, anew(keep) != 0 ? event + 1 : n - 1 - event);
+      write_int(p.first_flip, at, launder(keep) != 0 ? event + 1 : n - 1 - event);
       write_int(p.flip_label, at, flip_label);
       if (p.removed_mass != nullptr) p.removed_mass[at] = removed;
     } else {
       write_never(v.launch, first_row + row, v.b);
     }
   }
-  note_near(here, active && (anew(keep) != 0 ? close <= event && close < n
-                                             : close >= 0 && close >= event));
+  note_near(part, active && (launder(keep) != 0 ? close <= event && close < n
+                                                : close >= 0 && close >= event));
 }
 
 // The same for a ranking of a long instance, where 32 threads have no bits for all ranks: the block
 // walks it, kStretch ranks a thread at a time. The sums before a step, and those before the last
 // step that flips, are kept in scratch memory. That the loop over points is written out here as in
-// walk_plainly is for the registers: every way of saying it once that was tried spills.
+// scan_short is for the registers: every way of saying it once that was tried spills.
 constexpr int kStretch = 8;
 
 template <typename S>
-FAE_NOINLINE __device__ void walk_far() {
+FAE_NOINLINE __device__ void scan_long() {
   using Idx = std::uint32_t;
-  const Here<false, S, Idx> here = open<false, S, Idx>();
-  const Team<false>& team = here.team;
-  const View<S, Idx>& v = here.view;
-  const Facts& f = here.facts;
+  const PartView<false, S, Idx> part = part_view<false, S, Idx>();
+  const Team<false>& team = part.team;
+  const View<S, Idx>& v = part.view;
+  const Facts& f = part.facts;
   const SweepParams& p = v.launch.p;
   const int n = v.n, C = v.C, y = f.label;
   const int keep = p.keep;
@@ -591,7 +594,9 @@ FAE_NOINLINE __device__ void walk_far() {
   double* const saved = carries + 2 * C;
   double* const after = carries + 3 * C;
   const Idx* order = v.orders;
-  const auto item = [&](int t) { return static_cast<int>(order[anew(keep) != 0 ? t : n - 1 - t]); };
+  const auto item = [&](int t) {
+    return static_cast<int>(order[launder(keep) != 0 ? t : n - 1 - t]);
+  };
   // What a step carries over is in the one of two halves that it does not read; the scan of the
   // mass has the barriers that keep steps apart.
   for (int c = team.rank; c < C; c += team.size) carries[c] = 0;
@@ -604,10 +609,10 @@ FAE_NOINLINE __device__ void walk_far() {
     const int end = begin + kStretch < n ? begin + kStretch : n;
     double* const next = carry == carries ? carries + C : carries;
     unsigned flips = 0, nears = 0;
-    double mass_here = 0;
+    double step_mass = 0;
 #pragma unroll 1
-    for (int tile = 0; tile == 0 || tile < C - 1; tile += kTile) {
-      const ClassTile of(v, y, own_bias, tile);
+    for (int first = 0; first == 0 || first < C - 1; first += kTile) {
+      const ClassTile tile(v, y, own_bias, first);
       double sums[kTile] = {};
       double mass = 0;
 #pragma unroll 4
@@ -615,24 +620,24 @@ FAE_NOINLINE __device__ void walk_far() {
         const int i = item(t);
         const double a = v.a[i];
         mass += a;
-        of.add(v, i, a, sums);
+        tile.add(v, i, a, sums);
       }
-      mass = mass_before + team.below(mass, mass_here);
+      mass = mass_before + team.below(mass, step_mass);
 #pragma unroll
       for (int j = 0; j < kTile; ++j) {
-        double here_in_all;
-        const double before = carry[of.classes[j]];
-        sums[j] = before + team.below(sums[j], here_in_all);
-        if (team.leads()) next[of.classes[j]] = before + here_in_all;
+        double step_sum;
+        const double before = carry[tile.classes[j]];
+        sums[j] = before + team.below(sums[j], step_sum);
+        if (team.leads()) next[tile.classes[j]] = before + step_sum;
       }
 #pragma unroll 2
       for (int t = begin; t < end; ++t) {
         const int i = item(t);
         const double a = v.a[i];
         mass += a;
-        of.add(v, i, a, sums);
+        tile.add(v, i, a, sums);
         bool below, near;
-        of.judge(sums, f.tolerance * mass, below, near);
+        tile.judge(sums, f.tolerance * mass, below, near);
         const bool survive = mass > 0;
         // Point t = n - 1 is the whole instance: y by definition.
         const bool flip = (survive ? below & (C > 1) : empty_flips) & (t < n - 1);
@@ -640,7 +645,7 @@ FAE_NOINLINE __device__ void walk_far() {
         nears |= static_cast<unsigned>(near & survive & (C > 1)) << (t - begin);
       }
     }
-    if (anew(keep) == 0) {
+    if (launder(keep) == 0) {
       if (flips != 0) event = begin + 31 - __clz(static_cast<int>(flips));
       if (nears != 0) close = begin + 31 - __clz(static_cast<int>(nears));
       if (team.any(flips != 0)) {
@@ -653,15 +658,15 @@ FAE_NOINLINE __device__ void walk_far() {
       if (event == n && stays != 0) event = begin + __ffs(static_cast<int>(stays)) - 1;
       if (close == n && nears != 0) close = begin + __ffs(static_cast<int>(nears)) - 1;
     }
-    mass_before += mass_here;
+    mass_before += step_mass;
     carry = next;
   }
-  const bool first_wins = anew(keep) != 0;
+  const bool first_wins = launder(keep) != 0;
   event = first_wins ? team.min(event) : -team.min(-event);
   close = first_wins ? team.min(close) : -team.min(-close);
   if (event == -2 && empty_flips) event = -1;
   const bool near = first_wins ? close <= event && close < n : close >= 0 && close >= event;
-  note_near(here, team.leads() && near);
+  note_near(part, team.leads() && near);
   double removed = 0;
   for (int t = event + 1 + team.rank; event >= -1 && t < n; t += team.size) {
     removed += v.a[item(t)];
@@ -678,58 +683,60 @@ FAE_NOINLINE __device__ void walk_far() {
         const int i = item(saved_base + j);
         return v.a[i] * v.difference(i, y, c);
       });
-      double least = HUGE_VAL;
+      double min_sum = HUGE_VAL;
       flip_label = C;
 #pragma unroll 1
       for (int c = 0; c < C; ++c) {
-        if (c != y) take_smaller(least, flip_label, saved[c] + after[c], c);
+        if (c != y) take_smaller(min_sum, flip_label, saved[c] + after[c], c);
       }
     }
   }
   if (team.leads()) {
     if (event >= -1) {
-      const std::int64_t at = (v.launch.row0 + here.state.turn.row) * p.B + v.b;
+      const std::int64_t at = (v.launch.row0 + part.state.loop.row) * p.B + v.b;
       write_int(p.first_flip, at, first_wins ? event + 1 : n - 1 - event);
       write_int(p.flip_label, at, flip_label);
       if (p.removed_mass != nullptr) p.removed_mass[at] = removed;
     } else {
-      write_never(v.launch, here.state.turn.row, v.b);
+      write_never(v.launch, part.state.loop.row, v.b);
     }
   }
 }
 
-enum class Walk { kPlain, kFar, kGroups };
+enum class ScanMapping { kShort, kLong, kClassLanes };
 
 // How the turn's rankings are walked. A block's own instances hardly outgrow 2,048 ranks.
 template <bool kWarp, typename S, typename Idx>
-FAE_NOINLINE __device__ Walk choose_walk() {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  const Facts& f = here.facts;
-  if (!f.finite || !f.has_mass || f.underflow || here.view.launch.needs.curves) {
-    return Walk::kGroups;
+FAE_NOINLINE __device__ ScanMapping choose_mapping() {
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  const Facts& f = part.facts;
+  if (!f.finite || !f.has_mass || f.underflow || part.view.launch.needs.curves) {
+    return ScanMapping::kClassLanes;
   }
-  const int chunk = walk_chunk(here.view.n, walk_threads(here.team.size, here.state.turn.count));
-  return chunk <= kMostRanks ? Walk::kPlain : sizeof(Idx) == 4 ? Walk::kFar : Walk::kGroups;
+  const int chunk = scan_chunk(part.view.n, scan_threads(part.team.size, part.state.loop.count));
+  return chunk <= kMostRanks ? ScanMapping::kShort
+         : sizeof(Idx) == 4  ? ScanMapping::kLong
+                             : ScanMapping::kClassLanes;
 }
 
 // Walks the turn's rankings.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV void walk_orders() {
-  const Walk walk = choose_walk<kWarp, S, Idx>();
-  if (walk == Walk::kPlain) {
-    walk_plainly<kWarp, S, Idx>();
+FAE_DEV void scan_rankings() {
+  const ScanMapping mapping = choose_mapping<kWarp, S, Idx>();
+  if (mapping == ScanMapping::kShort) {
+    scan_short<kWarp, S, Idx>();
     return;
   }
   if constexpr (sizeof(Idx) == 4) {
-    if (walk == Walk::kFar) {
-      walk_far<S>();
+    if (mapping == ScanMapping::kLong) {
+      scan_long<S>();
       return;
     }
   }
-  if (open<kWarp, S, Idx>().view.C <= 32) {
-    walk_rankings<kWarp, true, S, Idx>();
+  if (part_view<kWarp, S, Idx>().view.C <= 32) {
+    scan_classes<kWarp, true, S, Idx>();
   } else {
-    walk_rankings<kWarp, false, S, Idx>();
+    scan_classes<kWarp, false, S, Idx>();
   }
 }
 

@@ -116,7 +116,7 @@ FAE_DEV void sort_orders(const Team<kWarp>& team, int count, int n, int P, Word*
     if (segment < count && i < n) v[e] = (word(segment, i) & ~low) | (low - static_cast<Word>(i));
   }
   sort_segments<kWarp, kE>(team, v, P, buffer);
-  const int last = anew(n);
+  const int last = launder(n);
   // Bit e: this thread's element e agrees with the one before it in all the bits that are left.
   unsigned ties = 0;
 #pragma unroll
@@ -199,12 +199,12 @@ FAE_DEV Pairs tile_pairs(unsigned char* tile) {
 template <typename KeyOf>
 FAE_DEV void sort_tile(const Team<false>& team, unsigned char* tile, int n, int base,
                        const Pairs& to, KeyOf word) {
-  const Pairs here = tile_pairs(tile);
+  const Pairs pairs = tile_pairs(tile);
   const int m = n - base < kTilePairs ? n - base : kTilePairs;
 #pragma unroll 1
   for (int i = team.rank; i < m; i += team.size) {
-    here.keys[i] = word(base + i);
-    here.order[i] = static_cast<std::uint32_t>(base + i);
+    pairs.keys[i] = word(base + i);
+    pairs.order[i] = static_cast<std::uint32_t>(base + i);
   }
   team.sync();
 #pragma unroll 1
@@ -216,15 +216,15 @@ FAE_DEV void sort_tile(const Team<false>& team, unsigned char* tile, int n, int 
       for (int t = team.rank; t < kTilePairs / 2; t += team.size) {
         const int a = 2 * t - (t & (j - 1));  // t with a zero at j's bit
         const int b = flip ? (a ^ (k - 1)) : a + j;
-        if (b < m) order_memory(here, a, b);
+        if (b < m) order_memory(pairs, a, b);
       }
       team.sync();
     }
   }
 #pragma unroll 1
   for (int i = team.rank; i < m; i += team.size) {
-    to.keys[base + i] = here.keys[i];
-    to.order[base + i] = here.order[i];
+    to.keys[base + i] = pairs.keys[i];
+    to.order[base + i] = pairs.order[i];
   }
   team.sync();
 }
@@ -248,7 +248,7 @@ FAE_DEV int merge_split(const Word* first, int first_count, const Word* second, 
 // Of the merge of runs of `width` pairs two by two, the pairs base … base + kTilePairs - 1.
 FAE_DEV void merge_tile(const Team<false>& team, unsigned char* tile, int n, std::int64_t width,
                         int base, const Pairs& from, const Pairs& to) {
-  const Pairs here = tile_pairs(tile);
+  const Pairs pairs = tile_pairs(tile);
   const std::int64_t run = base / (2 * width) * (2 * width);
   const std::int64_t middle = run + width < n ? run + width : n;
   const int first_count = static_cast<int>(middle - run);
@@ -264,21 +264,21 @@ FAE_DEV void merge_tile(const Team<false>& team, unsigned char* tile, int n, std
 #pragma unroll 1
   for (int i = team.rank; i < count; i += team.size) {
     const std::int64_t at = i < own ? run + before + i : middle + (begin - before) + (i - own);
-    here.keys[i] = from.keys[at];
-    here.order[i] = from.order[at];
+    pairs.keys[i] = from.keys[at];
+    pairs.order[i] = from.order[at];
   }
   team.sync();
   const int each = kTilePairs / team.size;
   const int start = team.rank * each;
   if (start < count) {
-    int a = merge_split(here.keys, own, here.keys + own, count - own, start);
+    int a = merge_split(pairs.keys, own, pairs.keys + own, count - own, start);
     int b = own + start - a;
 #pragma unroll 1
     for (int i = start; i < start + each && i < count; ++i) {
-      const bool takes_first = a < own && (b >= count || here.keys[a] >= here.keys[b]);
+      const bool takes_first = a < own && (b >= count || pairs.keys[a] >= pairs.keys[b]);
       const int at = takes_first ? a++ : b++;
-      to.keys[base + i] = here.keys[at];
-      to.order[base + i] = here.order[at];
+      to.keys[base + i] = pairs.keys[at];
+      to.order[base + i] = pairs.order[at];
     }
   }
   team.sync();

@@ -37,15 +37,15 @@ constexpr int kBigThreads = 512;
 constexpr int kLongThreads = 512;
 constexpr int kLongRows = 256;
 
-// Sorts `count` orders from `row` on; see Turn.
+// Sorts `count` orders from `row` on; see LoopState.
 template <bool kWarp, typename S, typename Idx>
-FAE_DEV void sort_turn(int row, int count) {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  if (here.team.leads()) {
-    here.state.turn.row = row;
-    here.state.turn.count = count;
+FAE_DEV void sort_rows(int row, int count) {
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  if (part.team.leads()) {
+    part.state.loop.row = row;
+    part.state.loop.count = count;
   }
-  here.team.sync();
+  part.team.sync();
   sort_rankings<kWarp, S, Idx>();
 }
 
@@ -53,16 +53,17 @@ FAE_DEV void sort_turn(int row, int count) {
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void find_minimal(bool write_out) {
   const auto state = [] { return &state_of<kWarp, S, Idx>(); };
-  const auto team = [] { return open<kWarp, S, Idx>().team; };
-  const auto classes = [] { return open<kWarp, S, Idx>().view.C; };
-  open_minimal<kWarp, S, Idx>();
+  const auto team = [] { return part_view<kWarp, S, Idx>().team; };
+  const auto classes = [] { return part_view<kWarp, S, Idx>().view.C; };
+  init_minimal<kWarp, S, Idx>();
   // Not finite, no mass or one class: by position, or what weighs nothing last.
-  if (state()->minimal.runner_up < 0) sort_turn<kWarp, S, Idx>(-1, 1);
+  if (state()->minimal.runner_up < 0) sort_rows<kWarp, S, Idx>(-1, 1);
 #pragma unroll 1
-  while (team().all_agree(state()->minimal.runner_up >= 0 && state()->minimal.step < classes())) {
+  while (
+      team().make_uniform(state()->minimal.runner_up >= 0 && state()->minimal.step < classes())) {
     const int c = minimal_class<kWarp, S, Idx>();
-    if (team().all_agree(c >= 0)) {
-      sort_turn<kWarp, S, Idx>(-1 - c, 1);
+    if (team().make_uniform(c >= 0)) {
+      sort_rows<kWarp, S, Idx>(-1 - c, 1);
       judge_minimal<kWarp, S, Idx>();
     }
     team().sync();
@@ -71,14 +72,14 @@ FAE_NOINLINE __device__ void find_minimal(bool write_out) {
   }
   const Minimal& m = state()->minimal;
   const int winner = m.label < classes() ? m.label : m.runner_up;
-  if (m.sorted != winner) sort_turn<kWarp, S, Idx>(-1 - winner, 1);
-  if (write_out) close_minimal<kWarp, S, Idx>();
+  if (m.sorted != winner) sort_rows<kWarp, S, Idx>(-1 - winner, 1);
+  if (write_out) finish_minimal<kWarp, S, Idx>();
 }
 
 // Gradients, keys, single erasures, the minimal set.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void prepare_keys(const Needs& needs, bool write_singles, bool write_set) {
-  if (needs.gradient && open<kWarp, S, Idx>().facts.finite) {
+  if (needs.gradient && part_view<kWarp, S, Idx>().facts.finite) {
     find_slopes<kWarp, S, Idx>(needs.renormalized);
   }
   if (needs.singles) erase_singles<kWarp, S, Idx>(write_singles);
@@ -88,14 +89,14 @@ FAE_DEV void prepare_keys(const Needs& needs, bool write_singles, bool write_set
 // Sorts and walks `count` rankings from `row` on.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void sweep_rankings(int row, int count) {
-  sort_turn<kWarp, S, Idx>(row, count);
+  sort_rows<kWarp, S, Idx>(row, count);
   place_orders<kWarp, S, Idx>();
-  walk_orders<kWarp, S, Idx>();
+  scan_rankings<kWarp, S, Idx>();
 }
 
 // Makes the State of instance b, of n items from t0 on.
 template <bool kWarp, typename S>
-FAE_DEV void open_instance(const Launch& launch, std::int64_t b, std::int64_t t0, int n) {
+FAE_DEV void init_instance(const Launch& launch, std::int64_t b, std::int64_t t0, int n) {
   FAE_SHARED(shared);
   const Team<kWarp> team(kWarp ? nullptr : reinterpret_cast<double*>(shared));
   // The last instance's results were read by all before its memory is used again.
@@ -109,7 +110,7 @@ FAE_DEV void open_instance(const Launch& launch, std::int64_t b, std::int64_t t0
     state.t0 = t0;
     state.n = n;
     state.layout = l;
-    state.turn.near = 0;
+    state.loop.near = 0;
     const int bytes = kWarp ? launch.warp_bytes : launch.block_bytes;
     state.rows = row_block<S>(launch, t0, n, team.size, l.cs, reinterpret_cast<S*>(arena + l.s),
                               arena + l.bad, arena_of<kWarp>() + l.stage, bytes - l.stage);
@@ -119,45 +120,45 @@ FAE_DEV void open_instance(const Launch& launch, std::int64_t b, std::int64_t t0
 
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void clear_bad() {
-  const Here<kWarp, S, Idx> here = open<kWarp, S, Idx>();
-  for (int i = here.team.rank; i < here.view.n; i += here.team.size) here.view.bad[i] = 0;
-  here.team.sync();
+  const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
+  for (int i = part.team.rank; i < part.view.n; i += part.team.size) part.view.bad[i] = 0;
+  part.team.sync();
 }
 
 // `norm2` is the largest squared norm among this thread's rows.
 template <bool kWarp, typename S>
 FAE_NOINLINE __device__ void weigh_instance(double norm2) {
-  norm2 = open<kWarp, S, std::uint16_t>().team.max(norm2);
-  open<kWarp, S, std::uint16_t>().team.sync();
+  norm2 = part_view<kWarp, S, std::uint16_t>().team.max(norm2);
+  part_view<kWarp, S, std::uint16_t>().team.sync();
   weigh<kWarp, S, std::uint16_t>(norm2);
 }
 
-// Sweeps it; one for all block sizes. What lives from part to part is in shared memory, found anew
-// after each.
+// Sweeps it; one for all block sizes. What lives from part to part is in shared memory, found
+// launder after each.
 template <bool kWarp, typename S>
 FAE_NOINLINE __device__ void sweep_instance() {
   using Idx = std::uint16_t;
-  const auto team = [] { return open<kWarp, S, Idx>().team; };
+  const auto team = [] { return part_view<kWarp, S, Idx>().team; };
   const auto state = [] { return &state_of<kWarp, S, Idx>(); };
-  if (team().all_agree(has_invalid<kWarp, S, Idx>())) {
+  if (team().make_uniform(has_invalid<kWarp, S, Idx>())) {
     const State<S, Idx>& s = *state();
     write_invalid<kWarp>(*s.launch, sizeof(S) == 8, s.b, s.t0, s.n, true);
     return;
   }
   clear_bad<kWarp, S, Idx>();
   double norm2 = 0;
-  if (team().all_agree(state()->n > 0)) {
+  if (team().make_uniform(state()->n > 0)) {
     norm2 = project_rows<S>(arena_of<kWarp>(), state()->launch->p.values_dtype);
   }
   weigh_instance<kWarp, S>(norm2);
   prepare_keys<kWarp, S, Idx>(state()->launch->needs, wants_singles(state()->launch->p),
                               wants_minimal(state()->launch->p));
   team().sync();
-  if (team().leads()) state()->turn.row = state()->turn.count = 0;
+  if (team().leads()) state()->loop.row = state()->loop.count = 0;
   team().sync();
 #pragma unroll 1
-  while (team().all_agree(state()->turn.row + state()->turn.count < state()->launch->R)) {
-    const int row = state()->turn.row + state()->turn.count;
+  while (team().make_uniform(state()->loop.row + state()->loop.count < state()->launch->R)) {
+    const int row = state()->loop.row + state()->loop.count;
     const int left = state()->launch->R - row;
     const int most = state()->layout.round;
     team().sync();
@@ -165,7 +166,7 @@ FAE_NOINLINE __device__ void sweep_instance() {
   }
   team().sync();
   const State<S, Idx>& s = *state();
-  write_status(team(), *s.launch, s.b, s.facts.status | flag(s.turn.near != 0, kNearTie));
+  write_status(team(), *s.launch, s.b, s.facts.status | flag(s.loop.near != 0, kNearTie));
 }
 
 // ---- kernels ----
@@ -212,13 +213,14 @@ FAE_DEV bool take_or_list(const Launch& launch, std::int64_t b, bool& broken) {
 }
 
 // Takes the next `launch.grain` instances for this warp: refuses the broken ones, lists the longer
-// ones, keeps the rest in the turn, for packs or one by one. Returns whether there was one.
+// ones, keeps the rest in the loop, for packs or one by one. Returns whether there was one.
 template <typename S>
 FAE_NOINLINE __device__ bool take_instances(const Launch& launch) {
   const Team<true> team(nullptr);
   unsigned long long first = 0;
   if (team.leads()) {
-    first = atomicAdd(&launch.counters->next_scan, static_cast<unsigned long long>(launch.grain));
+    first =
+        atomicAdd(&launch.counters->next_instance, static_cast<unsigned long long>(launch.grain));
   }
   first = __shfl_sync(kAllLanes, first, 0);
   if (first >= static_cast<unsigned long long>(launch.p.B)) return false;
@@ -226,25 +228,25 @@ FAE_NOINLINE __device__ bool take_instances(const Launch& launch) {
   bool mine = false, broken = false;
   if (team.rank < launch.grain && b < launch.p.B) mine = take_or_list(launch, b, broken);
   mine = mine && !broken;
-  bool brief = false;
+  bool packable = false;
   if (mine && launch.pack.rows > 0) {
     const std::int64_t n = launch.p.offsets[b + 1] - launch.p.offsets[b];
-    brief = n > 0 && n <= kMostPacked;
+    packable = n > 0 && n <= kMostPacked;
   }
-  const unsigned todo = __ballot_sync(kAllLanes, mine && !brief);
-  const unsigned packs = __ballot_sync(kAllLanes, brief);
+  const unsigned todo = __ballot_sync(kAllLanes, mine && !packable);
+  const unsigned packs = __ballot_sync(kAllLanes, packable);
 #pragma unroll 1
   for (unsigned wrong = __ballot_sync(kAllLanes, broken); wrong != 0; wrong &= wrong - 1) {
     const std::int64_t instance = static_cast<std::int64_t>(first) + __ffs(wrong) - 1;
     write_invalid<true>(launch, sizeof(S) == 8, instance, 0, 0, false);
   }
   State<S, std::uint16_t>& state = state_of<true, S, std::uint16_t>();
-  Turn& turn = state.turn;
+  LoopState& loop = state.loop;
   if (team.leads()) {
     state.launch = &launch;
-    turn.first = static_cast<std::int64_t>(first);
-    turn.todo = todo;
-    turn.brief = packs;
+    loop.first = static_cast<std::int64_t>(first);
+    loop.todo = todo;
+    loop.packable = packs;
   }
   team.sync();
   return true;
@@ -252,15 +254,15 @@ FAE_NOINLINE __device__ bool take_instances(const Launch& launch) {
 
 // Opens the first of the instances in the turn and takes it out; false where there is none.
 template <typename S>
-FAE_NOINLINE __device__ bool open_taken(const Launch& launch) {
+FAE_NOINLINE __device__ bool next_taken(const Launch& launch) {
   const Team<true> team(nullptr);
-  Turn& turn = state_of<true, S, std::uint16_t>().turn;
-  const unsigned todo = turn.todo;
+  LoopState& loop = state_of<true, S, std::uint16_t>().loop;
+  const unsigned todo = loop.todo;
   if (todo == 0) return false;
-  const std::int64_t b = turn.first + __ffs(todo) - 1;
+  const std::int64_t b = loop.first + __ffs(todo) - 1;
   const std::int64_t t0 = launch.p.offsets[b];
-  open_instance<true, S>(launch, b, t0, static_cast<int>(launch.p.offsets[b + 1] - t0));
-  if (team.leads()) turn.todo = todo & (todo - 1);
+  init_instance<true, S>(launch, b, t0, static_cast<int>(launch.p.offsets[b + 1] - t0));
+  if (team.leads()) loop.todo = todo & (todo - 1);
   return true;
 }
 
@@ -272,17 +274,17 @@ FAE_DEV void sweep_warps(const Launch& launch) {
   __syncthreads();
   const Team<true> team(nullptr);
 #pragma unroll 1
-  while (team.all_agree(take_instances<S>(launch))) {
+  while (team.make_uniform(take_instances<S>(launch))) {
     sweep_packs<S>();
 #pragma unroll 1
-    while (team.all_agree(open_taken<S>(launch))) sweep_instance<true, S>();
+    while (team.make_uniform(next_taken<S>(launch))) sweep_instance<true, S>();
     team.sync();
   }
 }
 
 // Opens the next instance of the stage's list for this block; false where there is none left.
 template <typename S>
-FAE_NOINLINE __device__ bool open_listed(const Launch& launch) {
+FAE_NOINLINE __device__ bool next_listed(const Launch& launch) {
   FAE_SHARED(shared);
   const bool big = launch.stage == kBig;
   const Team<false> team(reinterpret_cast<double*>(shared));
@@ -295,7 +297,7 @@ FAE_NOINLINE __device__ bool open_listed(const Launch& launch) {
   if (at >= (big ? counters->big : counters->mid)) return false;
   const std::int64_t b = big ? launch.big[at] : launch.mid[at];
   const std::int64_t t0 = launch.p.offsets[b];
-  open_instance<false, S>(launch, b, t0, static_cast<int>(launch.p.offsets[b + 1] - t0));
+  init_instance<false, S>(launch, b, t0, static_cast<int>(launch.p.offsets[b + 1] - t0));
   return true;
 }
 
@@ -304,7 +306,7 @@ template <typename S>
 FAE_DEV void sweep_blocks(const Launch& launch) {
   const Team<false> team(nullptr);
 #pragma unroll 1
-  while (team.all_agree(open_listed<S>(launch))) sweep_instance<false, S>();
+  while (team.make_uniform(next_listed<S>(launch))) sweep_instance<false, S>();
 }
 
 // ---- instances that outgrow shared memory ----
@@ -317,7 +319,7 @@ FAE_DEV std::int64_t long_count(const Launch& launch) {
 // Makes the State of the task lane `task_lane` (-1: none) on the long instance in `slot`, all but
 // its turn; a sort's tile is behind it.
 template <typename S>
-FAE_NOINLINE __device__ void open_long(const Launch& launch, std::int64_t slot, int task_lane,
+FAE_NOINLINE __device__ void init_long(const Launch& launch, std::int64_t slot, int task_lane,
                                        bool js, bool drop) {
   FAE_SHARED(shared);
   if (threadIdx.x == 0) {
@@ -333,7 +335,7 @@ FAE_NOINLINE __device__ void open_long(const Launch& launch, std::int64_t slot, 
     std::uint32_t* const orders =
         launch.long_orders + static_cast<std::int64_t>(task) * 3 * p.T + t0;
     state.facts = launch.facts[slot];
-    state.turn.near = 0;
+    state.loop.near = 0;
     new (&state.view) View<S, std::uint32_t>{
         launch,
         b,
@@ -372,10 +374,10 @@ struct Tile {
 // The next tile of `items` items of long instances for this block, which takes the tiles k,
 // k + gridDim, … of them all, of each instance's once a lane: the turn's task is the instance's
 // slot, or slot times `lanes` plus the lane, its first the tile there.
-FAE_DEV Tile next_tile(const Launch& launch, const Turn& turn, int items, int lanes = 1) {
+FAE_DEV Tile next_tile(const Launch& launch, const LoopState& loop, int items, int lanes = 1) {
   const std::int64_t slots = long_count(launch) * lanes;
-  std::int64_t number = turn.first;
-  for (int slot = turn.task; slot < slots; ++slot) {
+  std::int64_t number = loop.first;
+  for (int slot = loop.task; slot < slots; ++slot) {
     const std::int64_t b = launch.longs[slot / lanes];
     const std::int64_t t0 = launch.p.offsets[b];
     const std::int64_t left = launch.p.offsets[b + 1] - t0 - number * items;
@@ -392,29 +394,29 @@ FAE_DEV Tile next_tile(const Launch& launch, const Turn& turn, int items, int la
 template <typename S>
 FAE_DEV void first_tile(const Team<false>& team) {
   if (team.leads()) {
-    Turn& turn = state_of<false, S, std::uint32_t>().turn;
-    turn.task = 0;
-    turn.first = blockIdx.x;
+    LoopState& loop = state_of<false, S, std::uint32_t>().loop;
+    loop.task = 0;
+    loop.first = blockIdx.x;
   }
   team.sync();
 }
 
 // Opens the next tile to project.
 template <typename S>
-FAE_NOINLINE __device__ bool open_tile(const Launch& launch) {
+FAE_NOINLINE __device__ bool next_row_tile(const Launch& launch) {
   FAE_SHARED(shared);
   const Team<false> team(reinterpret_cast<double*>(shared));
   State<S, std::uint32_t>& state = state_of<false, S, std::uint32_t>();
   const SweepParams& p = launch.p;
-  const Tile tile = next_tile(launch, state.turn, kLongRows);
+  const Tile tile = next_tile(launch, state.loop, kLongRows);
   team.sync();
   if (tile.count == 0) return false;
   const std::int64_t row = tile.t0 + tile.first;
   const int m = tile.count;
   for (int i = team.rank; i < m; i += team.size) launch.long_bad[row + i] = 0;
   if (team.leads()) {
-    state.turn.first = tile.number;
-    state.turn.task = tile.slot;
+    state.loop.first = tile.number;
+    state.loop.task = tile.slot;
     state.rows = row_block<S>(launch, row, m, team.size, static_cast<int>(p.C),
                               static_cast<S*>(launch.long_s) + row * p.C, launch.long_bad + row,
                               kBlockArena + kStateBytes, launch.block_bytes - kStateBytes);
@@ -425,19 +427,19 @@ FAE_NOINLINE __device__ bool open_tile(const Launch& launch) {
 
 // Keeps the largest squared norm and goes on to the block's next tile.
 template <typename S>
-FAE_NOINLINE __device__ void close_tile(const Launch& launch, double norm2) {
+FAE_NOINLINE __device__ void finish_row_tile(const Launch& launch, double norm2) {
   FAE_SHARED(shared);
   const Team<false> team(reinterpret_cast<double*>(shared));
-  Turn& turn = state_of<false, S, std::uint32_t>().turn;
+  LoopState& loop = state_of<false, S, std::uint32_t>().loop;
   norm2 = team.max(norm2);
   if (team.leads()) {
     if (norm2 > 0) {
       // Non-negative doubles order like their bits.
       unsigned long long bits;
       memcpy(&bits, &norm2, 8);
-      atomicMax(reinterpret_cast<unsigned long long*>(&launch.facts[turn.task].norm2), bits);
+      atomicMax(reinterpret_cast<unsigned long long*>(&launch.facts[loop.task].norm2), bits);
     }
-    turn.first += gridDim.x;
+    loop.first += gridDim.x;
   }
   team.sync();
 }
@@ -448,8 +450,8 @@ FAE_DEV void project_long(const Launch& launch) {
   const Team<false> team(nullptr);
   first_tile<S>(team);
 #pragma unroll 1
-  while (team.all_agree(open_tile<S>(launch))) {
-    close_tile<S>(launch, project_rows<S>(kBlockArena, launch.p.values_dtype));
+  while (team.make_uniform(next_row_tile<S>(launch))) {
+    finish_row_tile<S>(launch, project_rows<S>(kBlockArena, launch.p.values_dtype));
   }
 }
 
@@ -477,12 +479,12 @@ __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER L
   using Idx = std::uint32_t;
   const Team<false> team(reinterpret_cast<double*>(shared));
   State<S, Idx>& state = *reinterpret_cast<State<S, Idx>*>(shared + kBlockArena);
-  if (team.leads()) state.turn.first = blockIdx.x;
+  if (team.leads()) state.loop.first = blockIdx.x;
   team.sync();
 #pragma unroll 1
-  while (state.turn.first < long_count(launch)) {
-    Facts& kept = launch.facts[state.turn.first];
-    open_long<S>(launch, state.turn.first, -1, false, false);
+  while (state.loop.first < long_count(launch)) {
+    Facts& kept = launch.facts[state.loop.first];
+    init_long<S>(launch, state.loop.first, -1, false, false);
     if (has_invalid<false, S, Idx>()) {
       const View<S, Idx>& v = state.view;
       write_invalid<false>(launch, sizeof(S) == 8, v.b, v.t0, v.n, true);
@@ -495,7 +497,7 @@ __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER L
       write_status(team, launch, state.view.b, state.facts.status);
       if (team.leads()) kept = state.facts;
     }
-    if (team.leads()) state.turn.first += gridDim.x;
+    if (team.leads()) state.loop.first += gridDim.x;
     team.sync();
   }
 }
@@ -504,7 +506,7 @@ __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER L
 template <typename S>
 FAE_DEV void add_near_tie(const Launch& launch) {
   const State<S, std::uint32_t>& state = state_of<false, S, std::uint32_t>();
-  if (threadIdx.x == 0 && state.turn.near != 0 && launch.p.status != nullptr) {
+  if (threadIdx.x == 0 && state.loop.near != 0 && launch.p.status != nullptr) {
     atomicOr(reinterpret_cast<unsigned long long*>(&launch.p.status[state.view.b]),
              static_cast<unsigned long long>(kNearTie));
   }
@@ -512,18 +514,18 @@ FAE_DEV void add_near_tie(const Launch& launch) {
 
 // Opens the next tile of items to erase alone, with the State of its instance.
 template <typename S>
-FAE_NOINLINE __device__ bool open_singles(const Launch& launch) {
+FAE_NOINLINE __device__ bool next_single_tile(const Launch& launch) {
   FAE_SHARED(shared);
   const Team<false> team(reinterpret_cast<double*>(shared));
-  Turn& turn = state_of<false, S, std::uint32_t>().turn;
-  const Tile tile = next_tile(launch, turn, kLongThreads);
+  LoopState& loop = state_of<false, S, std::uint32_t>().loop;
+  const Tile tile = next_tile(launch, loop, kLongThreads);
   if (tile.count == 0) return false;
-  open_long<S>(launch, tile.slot, -1, launch.needs.js, launch.needs.drop);
+  init_long<S>(launch, tile.slot, -1, launch.needs.js, launch.needs.drop);
   if (team.leads()) {
-    turn.first = tile.number + gridDim.x;
-    turn.task = tile.slot;
-    turn.row = tile.first;
-    turn.count = launch.facts[tile.slot].invalid ? 0 : tile.count;
+    loop.first = tile.number + gridDim.x;
+    loop.task = tile.slot;
+    loop.row = tile.first;
+    loop.count = launch.facts[tile.slot].invalid ? 0 : tile.count;
   }
   team.sync();
   return true;
@@ -535,7 +537,7 @@ FAE_NOINLINE __device__ void share_singles(const Launch& launch) {
   const Team<false> team(nullptr);
   first_tile<S>(team);
 #pragma unroll 1
-  while (team.all_agree(open_singles<S>(launch))) {
+  while (team.make_uniform(next_single_tile<S>(launch))) {
     erase_singles<false, S, std::uint32_t>(wants_singles(launch.p));
     team.sync();
     add_near_tie<S>(launch);
@@ -549,34 +551,34 @@ __host__ FAE_DEV bool sorts_keys(const DeviceRanking& ranking) {
 
 // The State of what lane `lane` has to do on the instance in `slot`, its turn that ranking's.
 template <typename S>
-FAE_DEV void open_task(const Launch& launch, std::int64_t slot, int lane) {
+FAE_DEV void init_task(const Launch& launch, std::int64_t slot, int lane) {
   const int task = launch.first_task + lane;
   const int kind = task < launch.R ? launch.rankings[task].kind : -1;
-  open_long<S>(launch, slot, lane, kind == kLeaveOneOut, kind == kLeaveOneOutDrop);
+  init_long<S>(launch, slot, lane, kind == kLeaveOneOut, kind == kLeaveOneOutDrop);
   if (threadIdx.x == 0) {
-    Turn& turn = state_of<false, S, std::uint32_t>().turn;
-    turn.row = task;
-    turn.count = 1;
+    LoopState& loop = state_of<false, S, std::uint32_t>().loop;
+    loop.row = task;
+    loop.count = 1;
   }
   __syncthreads();
 }
 
 // Sorts or merges the block's next tile of a ranking's pairs; false where there is none left.
 template <typename S>
-FAE_NOINLINE __device__ bool sort_share(const Launch& launch) {
+FAE_NOINLINE __device__ bool sort_next_tile(const Launch& launch) {
   FAE_SHARED(shared);
   using Idx = std::uint32_t;
   const Team<false> team(reinterpret_cast<double*>(shared));
   unsigned char* const memory = shared + kBlockArena + kStateBytes;
   const bool merges = launch.stage == kLongMerge;
-  const Tile tile = next_tile(launch, state_of<false, S, Idx>().turn, kTilePairs, kLongLanes);
+  const Tile tile = next_tile(launch, state_of<false, S, Idx>().loop, kTilePairs, kLongLanes);
   team.sync();
   if (tile.count == 0) return false;
   const int lane = tile.slot % kLongLanes;
   const int task = launch.first_task + lane;
   if (task < launch.R && sorts_keys(launch.rankings[task]) &&
       !launch.facts[tile.slot / kLongLanes].invalid) {
-    open_task<S>(launch, tile.slot / kLongLanes, lane);
+    init_task<S>(launch, tile.slot / kLongLanes, lane);
     const View<S, Idx>& v = state_of<false, S, Idx>().view;
     const int n = v.n, pass = launch.merge_pass;
     const Pairs end{v.buffer, v.orders}, spare = spare_pairs(v);
@@ -589,9 +591,9 @@ FAE_NOINLINE __device__ bool sort_share(const Launch& launch) {
     }
   }
   if (team.leads()) {
-    Turn& turn = state_of<false, S, Idx>().turn;
-    turn.first = tile.number + gridDim.x;
-    turn.task = tile.slot;
+    LoopState& loop = state_of<false, S, Idx>().loop;
+    loop.first = tile.number + gridDim.x;
+    loop.task = tile.slot;
   }
   team.sync();
   return true;
@@ -605,7 +607,7 @@ FAE_NOINLINE __device__ void share_sorts(const Launch& launch) {
   if (launch.stage == kLongMerge && width >= launch.counters->longest) return;
   first_tile<S>(team);
 #pragma unroll 1
-  while (team.all_agree(sort_share<S>(launch))) {
+  while (team.make_uniform(sort_next_tile<S>(launch))) {
   }
 }
 
@@ -621,7 +623,7 @@ FAE_DEV void prepare_task(const Launch& launch, std::int64_t slot, int lane) {
   needs.renormalized = kind == kRenormalizedGradient;
   needs.gradient = needs.renormalized || kind == kGradient || kind == kProduct;
   needs.minimal = kind == kMinimal || task == launch.R;
-  open_task<S>(launch, slot, lane);
+  init_task<S>(launch, slot, lane);
   // Greedy marks what it took; every lane has its own copy.
   const View<S, Idx>& v = state_of<false, S, Idx>().view;
   const unsigned char* const bad = launch.long_bad + v.t0;
@@ -639,35 +641,35 @@ __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER L
     share_singles<S>(launch);
     return;
   }
-  if (launch.stage != kLongKeys && launch.stage != kLongWalk) {
+  if (launch.stage != kLongKeys && launch.stage != kLongScan) {
     share_sorts<S>(launch);
     return;
   }
-  Turn& turn = state_of<false, S, Idx>().turn;
+  LoopState& loop = state_of<false, S, Idx>().loop;
   if (team.leads()) {
-    turn.first = blockIdx.x;
-    turn.near = 0;
+    loop.first = blockIdx.x;
+    loop.near = 0;
   }
   team.sync();
 #pragma unroll 1
-  while (turn.first < long_count(launch) * kLongLanes) {
-    const std::int64_t slot = turn.first / kLongLanes;
-    const int lane = static_cast<int>(turn.first % kLongLanes);
+  while (loop.first < long_count(launch) * kLongLanes) {
+    const std::int64_t slot = loop.first / kLongLanes;
+    const int lane = static_cast<int>(loop.first % kLongLanes);
     const bool ranks = launch.first_task + lane < launch.R;
     const bool finds_set = launch.first_task + lane == launch.R && wants_minimal(launch.p);
     const bool valid = !launch.facts[slot].invalid;
     if (valid && launch.stage == kLongKeys && (ranks || finds_set)) {
       prepare_task<S>(launch, slot, lane);
-    } else if (valid && launch.stage == kLongWalk && ranks) {
-      open_task<S>(launch, slot, lane);
+    } else if (valid && launch.stage == kLongScan && ranks) {
+      init_task<S>(launch, slot, lane);
       place_orders<false, S, Idx>();
-      walk_orders<false, S, Idx>();
+      scan_rankings<false, S, Idx>();
     }
     team.sync();
     add_near_tie<S>(launch);
     if (team.leads()) {
-      turn.first += gridDim.x;
-      turn.near = 0;
+      loop.first += gridDim.x;
+      loop.near = 0;
     }
     team.sync();
   }

@@ -16,13 +16,13 @@ struct Team {
   double* words;  // kTeamScratchBytes of shared memory, unused by a warp
 
   FAE_DEV explicit Team(double* scratch)
-      : rank(kWarp ? anew(static_cast<int>(threadIdx.x)) & 31
-                   : anew(static_cast<int>(threadIdx.x))),
-        size(kWarp ? 32 : anew(static_cast<int>(blockDim.x))),
+      : rank(kWarp ? launder(static_cast<int>(threadIdx.x)) & 31
+                   : launder(static_cast<int>(threadIdx.x))),
+        size(kWarp ? 32 : launder(static_cast<int>(blockDim.x))),
         words(scratch) {}
 
   // Whether this thread is the team's first.
-  FAE_DEV bool leads() const { return anew(rank) == 0; }
+  FAE_DEV bool leads() const { return launder(rank) == 0; }
   FAE_DEV int lane() const { return rank & 31; }
   FAE_DEV int warp() const { return rank >> 5; }
   FAE_DEV int warps() const { return size >> 5; }
@@ -37,7 +37,7 @@ struct Team {
 
   // The same on all threads, which the compiler then knows: a loop over calls needs no barrier of
   // convergence, whose state it would spill.
-  FAE_DEV bool all_agree(bool x) const { return __ballot_sync(kAllLanes, x) != 0; }
+  FAE_DEV bool make_uniform(bool x) const { return __ballot_sync(kAllLanes, x) != 0; }
 
   template <typename T, typename Op>
   FAE_DEV T reduce(T value, Op op) const {

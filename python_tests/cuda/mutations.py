@@ -28,7 +28,7 @@ import mutants
 
 ROOT = emulator.ROOT
 BARRIER = re.compile(
-    r"^(\s*)((?:here\.)?(?:team(?:\(\))?\.)?(?:sync\(\)|__syncthreads\(\)|__syncwarp\(\)));\s*$"
+    r"^(\s*)((?:part\.)?(?:team(?:\(\))?\.)?(?:sync\(\)|__syncthreads\(\)|__syncwarp\(\)));\s*$"
 )
 FUNCTION = re.compile(r"^ *(?:__host__ )?(?:FAE_DEV|FAE_NOINLINE|__global__|inline)[^;=(]*?(\w+)\(")
 SWITCH = """
@@ -61,8 +61,8 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("sort.cuh", "const int count = left < kTilePairs", "left < kTilePairs", "true"),
     ("sort.cuh", "i < own ? run + before", "i < own", "i <= own"),
     ("sort.cuh", "a < own && (b >= count ||", "b >= count", "false"),
-    ("sort.cuh", "a < own && (b >= count ||", "here.keys[a] >= here.keys[b]",
-     "here.keys[a] > here.keys[b]"),
+    ("sort.cuh", "a < own && (b >= count ||", "pairs.keys[a] >= pairs.keys[b]",
+     "pairs.keys[a] > pairs.keys[b]"),
     ("sort.cuh", "i < start + each && i < count", "i < count", "true"),
     ("sort.cuh", "(merge_passes(n) - pass) % 2 == 0", "(merge_passes(n) - pass)",
      "(merge_passes(n) - pass + 1)"),
@@ -72,7 +72,7 @@ EDITS: list[tuple[str, str, str, str]] = [
      "2 * width >= launch.counters->longest"),
     ("scan.cuh", "(m == 0 && c < y)));", "m == 0 && c < y", "false"),
     ("scan.cuh", "near = near || (c != y && fabs(m) < tolerance);", "fabs(m) < tolerance", "false"),
-    ("scan.cuh:walk_rankings", "static_cast<int>(order[anew(keep)", "n - 1 - t", "t"),
+    ("scan.cuh:scan_classes", "static_cast<int>(order[launder(keep)", "n - 1 - t", "t"),
     ("scan.cuh", "k < chunk * active", "k < chunk * active", "k <= chunk * active"),
     ("scan.cuh", "const bool full = t == n - 1;", "t == n - 1", "t == n"),
     ("scan.cuh", "const bool flips = !full &&", "f.bias_label != y", "left"),
@@ -91,8 +91,8 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("scan.cuh", "event < 0 && empty_flips) event = -1", "empty_flips", "false"),
     ("scan.cuh", "for (int t = event + 1 > begin", "event + 1 > begin", "event > begin"),
     ("scan.cuh", "if (t > event) break;", "t > event", "t >= event"),
-    ("scan.cuh:walk_plainly", "survives = survives || v.a", "v.a[item(t)] > 0", "true"),
-    ("scan.cuh:walk_plainly", "close <= event && close < n", "close <= event", "true"),
+    ("scan.cuh:scan_short", "survives = survives || v.a", "v.a[item(t)] > 0", "true"),
+    ("scan.cuh:scan_short", "close <= event && close < n", "close <= event", "true"),
     ("scan.cuh", "return chunk < 8 ? 8 : chunk;", "chunk < 8 ? 8 : chunk", "chunk"),
     ("scan.cuh", "return chunk <= kMostRanks ?", "chunk <= kMostRanks", "true"),
     ("facts.cuh", "return chunk < 8 ? 8 : chunk;", "chunk < 8", "false"),
@@ -123,7 +123,7 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("rankings.cuh", "if (!f.finite || !is_positive", "!is_positive(v, f, i)", "false"),
     ("rankings.cuh", "taken[i] != 0) continue;", "taken[i] != 0", "false"),
     ("rankings.cuh", "const bool heavy = w > 0.5", "w > 0.5 * mass", "false"),
-    ("rankings.cuh", "item = team.min(least == first", "least == first", "true"),
+    ("rankings.cuh", "item = team.min(min_lead == first", "min_lead == first", "true"),
     ("rankings.cuh", "if (j == i) continue;", "j == i", "false"),
     ("rankings.cuh", "v.g[i] - (others > 0 ?", "others > 0", "true"),
     ("project.cuh", "if (i >= rows.n || c >= rows.C) return;", "i >= rows.n", "i > rows.n"),
@@ -146,8 +146,8 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("sweep.cuh", "broken = at >= static_cast", "at", "0ull"),
     ("sweep.cuh", "v.bad[i] = bad[i]", "v.n", "0"),
     ("sweep.cuh", "if (m.sorted != winner)", "m.sorted != winner", "false"),
-    ("sweep.cuh", "threadIdx.x == 0 && state.turn.near", "state.turn.near != 0", "false"),
-    ("sweep.cuh", "s.turn.near != 0, kNearTie", "s.turn.near != 0", "false"),
+    ("sweep.cuh", "threadIdx.x == 0 && state.loop.near", "state.loop.near != 0", "false"),
+    ("sweep.cuh", "s.loop.near != 0, kNearTie", "s.loop.near != 0", "false"),
     ("layout.cuh", "l.cs = static_cast", "(C | 1)", "(C - 1)"),
     ("layout.cuh", "l.s = reserve", "items * l.cs * real_bytes", "items * l.cs * real_bytes - 16"),
     ("layout.cuh", "l.sums = reserve", "group_words(C) * 8", "group_words(C) * 4"),
@@ -156,23 +156,23 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("team.cuh", "w > warp(); --w", "w > warp()", "w > warp() + 1"),
     ("pack.cuh", "const bool taken = mine && end <= l.rows", "end <= l.rows", "true"),
     ("pack.cuh", "if (team.rank >= o) end += below", "team.rank >= o", "true"),
-    ("pack.cuh", "state.turn.brief = left & ~all", "left & ~all", "0u"),
+    ("pack.cuh", "state.loop.packable = left & ~all", "left & ~all", "0u"),
     ("pack.cuh", "bad[i] = 0;", "0", "1"),
     ("pack.cuh", "v[i] = i < n ? x[i] : 0.0", "i < n", "i < n - 1"),
     ("pack.cuh", "const int half = n < 8", "n < 8 ? n : 8", "n"),
     ("pack.cuh", "wrong = wrong || is_nan(load_real",
      "is_nan(load_real(ranking.data, ranking.dtype, v.t0 + i))", "false"),
     ("pack.cuh", "seen != (1u << v.n) - 1u", "seen != (1u << v.n) - 1u", "false"),
-    ("pack.cuh", "odd = odd || bad[i] != 0", "bad[i] != 0", "false"),
-    ("pack.cuh", "odd = odd || bad[i] != 0", "is_nan(e)", "false"),
-    ("pack.cuh", "odd = odd || bad[i] != 0", "e < 0", "false"),
+    ("pack.cuh", "special = special || bad[i] != 0", "bad[i] != 0", "false"),
+    ("pack.cuh", "special = special || bad[i] != 0", "is_nan(e)", "false"),
+    ("pack.cuh", "special = special || bad[i] != 0", "e < 0", "false"),
     ("pack.cuh", "top - bottom > kUnderflowSpan", "kUnderflowSpan", "1000.0"),
     ("pack.cuh", "if (!is_finite(bias))", "!is_finite(bias)", "false"),
     ("pack.cuh", "if (c == 0 || logit > highest)", "logit > highest", "logit >= highest"),
     ("pack.cuh", "const int j = sizeof(S) == 8", "sizeof(S) == 8", "true"),
     ("pack.cuh", "const int j = sizeof(S) == 8", "C - 2 - k", "k"),
     ("pack.cuh", "if (fabs(margin) < slot.tolerance) slot", "slot.tolerance", "0.0"),
-    ("pack.cuh", "if (j == 0 || margin < least)", "margin < least", "margin <= least"),
+    ("pack.cuh", "if (j == 0 || margin < min_margin)", "margin < min_margin", "margin <= min_margin"),
     ("pack.cuh", "if (j == i) continue;", "j == i", "false"),
     ("pack.cuh", "v.g[i] - (others > 0 ?", "others > 0", "true"),
     ("pack.cuh", "others += j == i ? 0.0", "j == i", "false"),
@@ -197,25 +197,25 @@ EDITS: list[tuple[str, str, str, str]] = [
     ("pack.cuh", "if (slot.nearest <=", "found ? size : slot.positives", "n"),
     ("pack.cuh", "flag(v.slot.near_tie != 0", "v.slot.near_tie != 0", "false"),
     ("project.cuh", "D - d < kChunk ?", "D - d < kChunk", "false"),
-    ("project.cuh", "load(anew(d) + kChunk)", "kChunk", "0"),
+    ("project.cuh", "load(launder(d) + kChunk)", "kChunk", "0"),
     ("project.cuh", "if (c0 + c < rows.C) s[c0", "c0 + c < rows.C", "true"),
     ("project.cuh", "if (!finite) rows.bad", "!finite", "false"),
     ("project.cuh", "squares > 1e-25f && squares", "squares > 1e-25f", "true"),
     ("project.cuh:project_tile", "if (rows.items != nullptr)", "rows.items != nullptr", "false"),
     ("project.cuh", "room >= size / 32 * staged", "room >= size / 32 * staged", "true"),
     ("project.cuh", "rows.n <= kMostPacked ?", "rows.n <= kMostPacked", "false"),
-    ("scan.cuh", "take_smaller(least, flip_label, saved[c]", "saved[c] + after[c]", "after[c]"),
+    ("scan.cuh", "take_smaller(min_sum, flip_label, saved[c]", "saved[c] + after[c]", "after[c]"),
     ("scan.cuh", "if (event == n && stays", "event == n", "true"),
     ("scan.cuh", "if (close == n && nears", "close == n", "true"),
     ("scan.cuh", ": empty_flips) & (t < n - 1)", "t < n - 1", "t < n"),
     ("scan.cuh", "if (event == -2 && empty_flips)", "empty_flips", "false"),
     ("scan.cuh", "bool survives = saved_mass > 0", "saved_mass > 0", "false"),
     ("scan.cuh", "class_sums(team, v, event + 1", "event + 1", "event"),
-    ("scan.cuh", "next[of.classes[j]] = before + here", "before + here_in_all", "before"),
+    ("scan.cuh", "next[tile.classes[j]] = before + step_sum", "before + step_sum", "before"),
     ("team.cuh", "if (w == warp()) before", "w == warp()", "w == warp() + 1"),
     ("sweep.cuh", "if (left > 0) {", "left > 0", "left >= 0"),
     ("sweep.cuh", "number -= (left +", "(number + 1) * items - 1", "(number + 1) * items"),
-    ("sweep.cuh", "turn.count = launch.facts", "launch.facts[tile.slot].invalid", "false"),
+    ("sweep.cuh", "loop.count = launch.facts", "launch.facts[tile.slot].invalid", "false"),
     ("pooled.cu", "if (m < 0 || m >= p.M || d >= p.D) return;", "m >= p.M", "m > p.M"),
     ("pooled.cu", "if (m < 0 || m >= p.M || d >= p.D) return;", "d >= p.D", "d > p.D"),
     ("pooled.cu", "first_point + n < p.point_begin", "first_point + n < p.point_begin",
@@ -232,30 +232,30 @@ MEETING = (
 EQUIVALENT: dict[str, str] = {
     "rankings.cuh, erase_singles: `__syncwarp()`, number 2, removed": MEETING,
     "rankings.cuh, find_greedy: `team.sync()`, number 2, removed": MEETING,
-    "sweep.cuh, open_instance: `team.sync()`, number 1, removed": MEETING,
+    "sweep.cuh, init_instance: `team.sync()`, number 1, removed": MEETING,
     "sweep.cuh, take_instances: `team.sync()`, number 1, removed": MEETING,
-    "pack.cuh, open_pack: `team.sync()`, number 1, removed": MEETING,
-    "scan.cuh, walk_rankings: `team.sync()`, number 3, removed": MEETING,
+    "pack.cuh, next_pack: `team.sync()`, number 1, removed": MEETING,
+    "scan.cuh, scan_classes: `team.sync()`, number 3, removed": MEETING,
     "sweep.cuh, sweep_warps: `team.sync()`, number 2, removed": MEETING,
     "sort.cuh, sort_orders: `team.sync()`, number 2, removed": (
         "equivalent here: swaps of neighbours one after the other are right in any order; at once "
         "they would lose items"
     ),
     "sweep.cuh, sweep_instance: `team().sync()`, number 1, removed": MEETING,
-    "sweep.cuh, open_tile: `team.sync()`, number 1, removed": (
+    "sweep.cuh, next_row_tile: `team.sync()`, number 1, removed": (
         "equivalent here: from what it protects next_tile finds the same tile again"
     ),
-    "sweep.cuh, sort_share: `pass < merge_passes(n)` becomes `true`": (
+    "sweep.cuh, sort_next_tile: `pass < merge_passes(n)` becomes `true`": (
         "equivalent: copies a finished order to and fro"
     ),
-    "sweep.cuh, sort_share: `sorts_keys(launch.rankings[task])` becomes `true`": (
+    "sweep.cuh, sort_next_tile: `sorts_keys(launch.rankings[task])` becomes `true`": (
         "equivalent: sorts what place_orders then replaces"
     ),
-    "sweep.cuh, open_singles: `launch.facts[tile.slot].invalid` becomes `false`": (
+    "sweep.cuh, next_single_tile: `launch.facts[tile.slot].invalid` becomes `false`": (
         "equivalent: an invalid instance's facts are not finite, for which the same -1 and NaN are "
         "written once more"
     ),
-    "scan.cuh, walk_chunk: `chunk < 8 ? 8 : chunk` becomes `chunk`": ROUNDING,
+    "scan.cuh, scan_chunk: `chunk < 8 ? 8 : chunk` becomes `chunk`": ROUNDING,
     "rankings.cuh, erase_singles: `rounding < kSafeError * others` becomes `true`": (
         "equivalent up to some 10^5 items: what is left of a total that cancels is near a tie, and "
         "those are added up again"

@@ -19,7 +19,7 @@ def emu():
     module.set_schedule("forward")
 
 
-ORDERS = ("forward", "backward", "shuffled", "apart")
+ORDERS = ("forward", "backward", "shuffled", "by_warp")
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -51,7 +51,7 @@ def test_warp_intrinsics(emu):
 
 
 def test_an_unknown_order_is_refused(emu):
-    with pytest.raises(ValueError, match="needs forward, backward, shuffled or apart"):
+    with pytest.raises(ValueError, match="needs forward, backward, shuffled or by_warp"):
         emu.set_schedule("sideways")
 
 

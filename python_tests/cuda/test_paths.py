@@ -171,11 +171,11 @@ PATHS = {
     "large": (4000, [7, 40, 20]),
     "long": (3000, [7, 70, 20, 0, 1, 120]),
 }
-# And one that is walked by a thread a stretch of ranks.
-PATHS_AND_FAR = {**PATHS, "far": (3000, [2200])}
+# And one where each thread scans a contiguous range of ranks.
+PATHS_AND_LONGER = {**PATHS, "longer": (3000, [2200])}
 
 
-@pytest.mark.parametrize("order", ["forward", "backward", "shuffled", "apart"])
+@pytest.mark.parametrize("order", ["forward", "backward", "shuffled", "by_warp"])
 @pytest.mark.parametrize("path", PATHS)
 def test_every_result_on_every_path(cuda, path, order):
     shared, lengths = PATHS[path]
@@ -213,10 +213,10 @@ def test_exact_ties_and_items_without_weight(cuda, path, keep, wants):
 
 @pytest.mark.parametrize("wants", [CURVES, 0], ids=["curves", "plain"])
 @pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("path", PATHS_AND_FAR)
+@pytest.mark.parametrize("path", PATHS_AND_LONGER)
 def test_a_tie_behind_the_first_flip_is_none(cuda, path, keep, wants):
     """Erasing: sums 3, -1 (flips), 0, 1. Keeping: 1 (flips), 0, 1, 2. The rest weighs nothing."""
-    shared, lengths = PATHS_AND_FAR[path]
+    shared, lengths = PATHS_AND_LONGER[path]
     use_device(shared)
     values = [1.0, -1, 1, 1] if keep else [4.0, -1, -1, 1]
     p = by_hand(max(lengths), values, [1.0, -1], orders=[[]], rest=5, keep=keep)
@@ -225,10 +225,10 @@ def test_a_tie_behind_the_first_flip_is_none(cuda, path, keep, wants):
 
 
 @pytest.mark.parametrize("wants", [CURVES, 0], ids=["curves", "plain"])
-@pytest.mark.parametrize("path", PATHS_AND_FAR)
+@pytest.mark.parametrize("path", PATHS_AND_LONGER)
 def test_nothing_erased_is_the_label_whatever_the_order_rounds_to(cuda, path, wants):
     """Class 1 has 2^53 + 1 - 2^53: 0 by position, a tie; 1 with the large ones first, class 1."""
-    shared, lengths = PATHS_AND_FAR[path]
+    shared, lengths = PATHS_AND_LONGER[path]
     use_device(shared)
     values = [2.0**53, 1, -(2.0**53), 0]
     p = by_hand(max(lengths), values, [0.0, 1], orders=[[1, 0]])
@@ -238,10 +238,10 @@ def test_nothing_erased_is_the_label_whatever_the_order_rounds_to(cuda, path, wa
 
 @pytest.mark.parametrize("wants", [CURVES, 0], ids=["curves", "plain"])
 @pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("path", PATHS_AND_FAR)
+@pytest.mark.parametrize("path", PATHS_AND_LONGER)
 def test_only_nothing_left_flips(cuda, path, keep, wants):
     """Each item speaks for class 0, the biases for 3: all must go, or one be there."""
-    shared, lengths = PATHS_AND_FAR[path]
+    shared, lengths = PATHS_AND_LONGER[path]
     use_device(shared)
     n = max(lengths)
     for last in (n - 1, n - 3):  # the rest weighs nothing
@@ -414,16 +414,16 @@ def test_a_tie_behind_the_minimal_set_is_none(cuda, path):
 
 
 @pytest.mark.parametrize("wants", [CURVES, 0], ids=["curves", "plain"])
-@pytest.mark.parametrize("path", PATHS_AND_FAR)
+@pytest.mark.parametrize("path", PATHS_AND_LONGER)
 def test_a_near_tie_that_only_the_last_of_four_rankings_has(cuda, path, wants):
     """The first three leave 3 - 1, 3; the last, another warp's, leaves -1 + 1."""
-    shared, lengths = PATHS_AND_FAR[path]
+    shared, lengths = PATHS_AND_LONGER[path]
     use_device(shared)
     first = [2, 1]
     for last, status in (([], 32), (first, 0)):
         p = by_hand(max(lengths), [3.0, -1, 1], [1.0, -1], orders=[first] * 3 + [last])
         for seed in range(6):
-            emulator.module().set_schedule("apart", seed)
+            emulator.module().set_schedule("by_warp", seed)
             assert run(cuda, p, wants).status.item() == status
 
 
@@ -435,7 +435,7 @@ def test_a_near_tie_that_only_an_item_of_another_warp_leaves(cuda, path):
     n = max(lengths)
     p = by_hand(n, {0: 1.0, 1: -1.0, min(100, n - 1): 2.0}, [1.0, -1])
     for seed in range(6):
-        emulator.module().set_schedule("apart", seed)
+        emulator.module().set_schedule("by_warp", seed)
         assert run(cuda, p, SINGLES).status.item() == 32
 
 
@@ -507,7 +507,7 @@ def test_one_item_alone_that_leaves_a_tie(cuda, path):
     assert out.single_flip_label[:3].tolist() == [0, 0, -1]
 
 
-@pytest.mark.parametrize("order", ["backward", "apart"])
+@pytest.mark.parametrize("order", ["backward", "by_warp"])
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("C", [1, 2, 6])
 def test_more_ranks_than_a_thread_has_bits(cuda, C, keep, order):
@@ -556,7 +556,7 @@ def test_two_keys_that_a_sort_word_cannot_tell_apart_at_every_rank(cuda, n):
         if r < n - 4:
             own[n - 1] = own[n - 2]  # equal keys stay as they are
     p = replace(p, keys=(keys.flatten(),))
-    for order in ("forward", "apart"):
+    for order in ("forward", "by_warp"):
         emulator.module().set_schedule(order, n)
         out = run(cuda, p, ORDER)
         assert out.order is not None
@@ -573,7 +573,7 @@ def test_keys_that_differ_below_what_a_sort_word_holds(cuda, n):
     for i in range(1, n):
         keys[i] = torch.nextafter(keys[i - 1], torch.tensor(2.0, dtype=torch.float64))
     p = replace(p, keys=(keys,))
-    for order in ("forward", "apart"):
+    for order in ("forward", "by_warp"):
         emulator.module().set_schedule(order, n)
         out = run(cuda, p, ORDER)
         assert out.order is not None
@@ -592,7 +592,7 @@ def test_long_orders_of_several_tiles(cuda, keys):
     assert torch.equal(out.order[0], keys.argsort(descending=True, stable=True))
 
 
-@pytest.mark.parametrize("order", ["backward", "apart"])
+@pytest.mark.parametrize("order", ["backward", "by_warp"])
 def test_sorts_of_long_instances_that_all_blocks_share(cuda, order):
     """One to four tiles, none to two passes of merges; six rankings are two turns of four."""
     use_device(3000, 3)
@@ -725,7 +725,7 @@ def test_scores_that_underflow(cuda, path):
     p = problem(lengths, 8, 3, QUICK, spread=400.0)
     expected = run(reference.BACKEND, p)
     assert int((expected.status & 16).max()) == 16
-    for order in ("forward", "apart"):
+    for order in ("forward", "by_warp"):
         emulator.module().set_schedule(order, 1)
         assert_close(run(cuda, p), expected)
 
@@ -907,7 +907,7 @@ def test_results_do_not_depend_on_the_schedule(cuda, shared, lengths, C):
     use_device(shared)
     p = problem(lengths, 4 if C == 20 else 5, C, QUICK)  # a lane a row, or a group of lanes
     p.values[[100, 130, 200], 0, 1] = float("nan")
-    orders = [("forward", 0), ("backward", 0), ("shuffled", 1), *(("apart", i) for i in range(4))]
+    orders = [("forward", 0), ("backward", 0), ("shuffled", 1), *(("by_warp", i) for i in range(4))]
     for wants in (EVERYTHING, NO_CURVES):
         results: list[list[Tensor]] = []
         for order, seed in orders:

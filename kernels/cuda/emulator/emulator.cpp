@@ -230,7 +230,7 @@ template <typename T>
 void arrange(std::vector<T>& list, std::uint64_t& random) {
   const Order order = schedule().order;
   if (order == Order::kBackward) std::reverse(list.begin(), list.end());
-  if (order == Order::kShuffled || order == Order::kApart) {
+  if (order == Order::kShuffled || order == Order::kByWarp) {
     for (std::size_t i = list.size(); i > 1; --i) {
       std::swap(list[i - 1], list[next_random(random) % i]);
     }
@@ -266,15 +266,15 @@ void Block::run(Dim3 index) {
   std::memset(shared_.get(), 0xFF, shared_bytes_);
   std::memset(shared_.get() + shared_bytes_, kGuard, kGuardBytes);
   // Who takes turns with whom: all threads, or each warp's among themselves.
-  const bool apart = schedule().order == Order::kApart;
-  std::vector<std::vector<unsigned>> teams(apart ? threads_ / 32 : 1);
+  const bool by_warp = schedule().order == Order::kByWarp;
+  std::vector<std::vector<unsigned>> teams(by_warp ? threads_ / 32 : 1);
   for (unsigned t = 0; t < threads_; ++t) {
     Fiber& fiber = fibers_[t];
     fiber = Fiber{};
     fiber.index = Dim3{t % size_.x, t / size_.x % size_.y, t / size_.x / size_.y};
     fiber.stack = stacks_ + t * kStackBytes;
     start(fiber);
-    teams[apart ? t / 32 : 0].push_back(t);
+    teams[by_warp ? t / 32 : 0].push_back(t);
   }
   warps_.assign(warps_.size(), Warp{});
   barrier_arrived_ = 0;
@@ -285,11 +285,11 @@ void Block::run(Dim3 index) {
   try {
     for (bool moved = true; moved;) {
       moved = false;
-      if (apart) arrange(teams, random);
+      if (by_warp) arrange(teams, random);
       for (const std::vector<unsigned>& team : teams) {
         while (advance(team)) {
           moved = true;
-          if (!apart) break;
+          if (!by_warp) break;
         }
       }
       if (schedule().order == Order::kShuffled) arrange(teams[0], random);

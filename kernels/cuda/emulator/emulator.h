@@ -32,7 +32,7 @@ struct Dim3 {
 
 // Threads take turns from barrier to barrier, in ascending, descending or a random order; or a warp
 // goes on alone for as long as it waits for no other, the warps in a random order.
-enum class Order : int { kForward = 0, kBackward = 1, kShuffled = 2, kApart = 3 };
+enum class Order : int { kForward = 0, kBackward = 1, kShuffled = 2, kByWarp = 3 };
 
 struct Schedule {
   Order order = Order::kForward;

@@ -15,10 +15,10 @@ namespace py = pybind11;
 namespace {
 
 void set_schedule(const std::string& order, std::uint64_t seed) {
-  constexpr std::array<const char*, 4> kNames = {"forward", "backward", "shuffled", "apart"};
+  constexpr std::array<const char*, 4> kNames = {"forward", "backward", "shuffled", "by_warp"};
   const auto* const found = std::find(kNames.begin(), kNames.end(), order);
   if (found == kNames.end()) {
-    throw py::value_error("order: got " + order + ", needs forward, backward, shuffled or apart");
+    throw py::value_error("order: got " + order + ", needs forward, backward, shuffled or by_warp");
   }
   emu::schedule().order = static_cast<emu::Order>(found - kNames.begin());
   emu::schedule().seed = seed;
