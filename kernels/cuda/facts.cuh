@@ -12,17 +12,19 @@ namespace fae {
 // A superset: the row norms are float32 sums.
 constexpr double kTieTolerance = kNearTieTolerance * 1.0001;
 
+// Returns the status bit where `on`, else none.
 FAE_DEV std::int64_t flag(bool on, StatusBit bit) {
   return on ? static_cast<std::int64_t>(bit) : 0;
 }
 
-// Terms that a group adds up before groups are.
+// Counts the terms that a group of lanes adds up before the sums of groups are added.
 FAE_DEV int class_chunk(int m, int C, int size) {
   const int chunk = ceil_div(m, size / class_lanes(C));
   return chunk < 8 ? 8 : chunk;
 }
 
-// out[c] = Σ_{j < m} term(j, c). At most eight terms, or one chunk, are added one after the other.
+// Sums term(j, c) over j < m into out[c], chunk by chunk; at most eight terms, or one chunk, are
+// added one after the other.
 template <bool kWarp, typename S, typename Idx, typename Term>
 FAE_DEV void class_sums(const Team<kWarp>& team, const View<S, Idx>& v, int m, double* out,
                         Term term) {
@@ -36,7 +38,7 @@ FAE_DEV void class_sums(const Team<kWarp>& team, const View<S, Idx>& v, int m, d
 #pragma unroll 1
     for (int c = team.rank % lanes; c < v.C; c += lanes) {
       double sum = 0;
-      // In device memory, several loads on their way are what counts.
+      // Unrolled for device memory, where several loads have to be in flight.
 #pragma unroll(sizeof(Idx) == 4 ? 8 : 2)
       for (int j = begin; j < end; ++j) sum += term(j, c);
       v.sums[static_cast<std::int64_t>(group) * v.C + c] = sum;
@@ -53,7 +55,7 @@ FAE_DEV void class_sums(const Team<kWarp>& team, const View<S, Idx>& v, int m, d
   team.sync();
 }
 
-// The lowest class with the largest value.
+// Finds the lowest class with the largest value.
 FAE_DEV int argmax(const double* values, int C) {
   int best = 0;
 #pragma unroll 1
@@ -63,8 +65,8 @@ FAE_DEV int argmax(const double* values, int C) {
   return best;
 }
 
-// Whether a given order is no permutation, a ranking score is NaN or a weight negative. The
-// weights' memory, not yet in use, marks the items seen.
+// Checks for a given order that is no permutation, a ranking score that is NaN or a negative
+// weight. The weights' memory, not yet in use, marks the items seen.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ bool has_invalid() {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -105,8 +107,8 @@ FAE_NOINLINE __device__ bool has_invalid() {
   return team.any(wrong);
 }
 
-// Normalised weights, bad items, sums, label, probabilities. `norm2` is the largest squared norm
-// of a row, the same on all threads.
+// Finds normalised weights, bad items, class sums, label, probabilities and status. `norm2` is the
+// largest squared norm of a row, the same on all threads.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double norm2) {
   const SweepParams& p = v.launch.p;
@@ -214,8 +216,8 @@ FAE_DEV Facts find_facts(const Team<kWarp>& team, const View<S, Idx>& v, double 
   return f;
 }
 
-// Finds the facts, keeps them in the State and writes label, probabilities, logits and weights; the
-// status is written when everything is known.
+// Finds the Facts, keeps them in the State and writes label, probabilities, logits and weights. The
+// status is written when all results are known.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void weigh(double norm2) {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -239,12 +241,13 @@ FAE_DEV void weigh(double norm2) {
   part.team.sync();
 }
 
-// Keeps that this thread saw a near-tie.
+// Records in the loop state that this thread saw a near-tie.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void note_near(const PartView<kWarp, S, Idx>& part, bool near) {
   if (near) atomicOr(&part.state.loop.near, 1);
 }
 
+// Writes the status, with the bits of the launches before this one.
 template <bool kWarp>
 FAE_DEV void write_status(const Team<kWarp>& team, const Launch& launch, std::int64_t b,
                           std::int64_t status) {

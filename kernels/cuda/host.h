@@ -8,9 +8,9 @@
 
 namespace fae {
 
-// What the launchers need to know of a GPU.
+// What the launchers need to know of a GPU; device_info reads it.
 struct DeviceInfo {
-  int multiprocessors;
+  int multiprocessors;            // of the device
   int shared_per_multiprocessor;  // bytes
   int shared_per_block;           // bytes a block may ask for
 };
@@ -18,7 +18,7 @@ struct DeviceInfo {
 // Reads (and remembers) the attributes of a device; throws std::runtime_error without one.
 DeviceInfo device_info(int device);
 
-// Why no CUDA kernel can run on `device` here; empty where one can.
+// Says why no CUDA kernel can run on `device` here; empty where one can.
 std::string why_not(int device);
 
 // Makes `device` the current one for the life of the guard.
@@ -33,10 +33,11 @@ class DeviceGuard {
   int before_;
 };
 
-// Bytes of scratch memory of one sweep; a function of sizes and wanted results alone.
+// Counts the bytes of scratch memory of one sweep, from sizes and wanted results alone.
 std::int64_t sweep_workspace(const SweepParams& p, const DeviceInfo& device);
 // Launches the sweep on `stream`; returns at once. The workspace must live until it has run.
 void launch_sweep(const SweepParams& p, const DeviceInfo& device, void* stream);
+// Launches pooled prefixes on `stream`; returns at once.
 void launch_pooled(const PooledParams& p, const DeviceInfo& device, void* stream);
 
 }  // namespace fae

@@ -24,20 +24,22 @@
 namespace fae {
 
 #if defined(__CUDACC__)
+// Throws what the CUDA runtime says of a call.
 inline void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) {
     throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
   }
 }
-// Always as much as the device has: a smaller limit could meet another thread's launch.
+// Lets a kernel have dynamic shared memory: always all that the device has, since a smaller limit
+// could meet another thread's launch.
 inline void allow_shared(const void* kernel, int bytes) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
         "shared memory of a kernel");
 }
 #endif
 
-// The longest n such that every instance of up to n items fits `bytes` of a team of `size` threads
-// (-1 where not even an empty one does), at most `most`.
+// Finds the longest n such that every instance of up to n items fits `bytes` of a team of `size`
+// threads (-1 where not even an empty one does), at most `most`.
 inline int longest(const SweepParams& p, const Needs& needs, int size, std::int64_t bytes,
                    int real_bytes, int most) {
   const int R = static_cast<int>(std::min<std::int64_t>(p.R, kMaxRankings));
@@ -63,6 +65,7 @@ inline int longest(const SweepParams& p, const Needs& needs, int size, std::int6
   return std::min(best, most);
 }
 
+// Finds what the wanted results and the R rankings from row0 on have to compute.
 inline Needs find_needs(const SweepParams& p, std::int64_t row0, int R) {
   Needs needs{};
   const int bytes = p.values_dtype == kFloat32 ? 4 : 2;
@@ -89,9 +92,9 @@ inline Needs find_needs(const SweepParams& p, std::int64_t row0, int R) {
   return needs;
 }
 
-constexpr int kLongestOfWarp = 64;
+constexpr int kLongestOfWarp = 64;  // items
 
-// The layout of packs for a warp of `bytes`; no rows where instances are not packed.
+// Lays out packs for a warp of `bytes`; no rows where instances are not packed.
 inline PackLayout plan_packs(const SweepParams& p, const Needs& needs, std::int64_t row0, int R,
                              std::int64_t bytes, int real_bytes) {
   const auto* const kinds = p.rankings + row0;
@@ -108,8 +111,9 @@ inline PackLayout plan_packs(const SweepParams& p, const Needs& needs, std::int6
   return best;
 }
 
-// Instances a warp takes at a time. Where packs are likely, as many as fill one, yet no fewer turns
-// than warps; else several turns a warp, so that it matters little who gets the long ones.
+// Chooses how many instances a warp takes at a time. Where packs are likely, as many as fill one,
+// yet so few that every warp gets some; else so few that a warp takes several times, and it matters
+// little who gets the long ones.
 inline int find_grain(const SweepParams& p, int pack_rows, std::int64_t warps) {
   const std::int64_t mean = std::max<std::int64_t>(p.T / std::max<std::int64_t>(p.B, 1), 1);
   const std::int64_t grain = pack_rows > 0 && mean <= kMostPacked
@@ -118,15 +122,17 @@ inline int find_grain(const SweepParams& p, int pack_rows, std::int64_t warps) {
   return static_cast<int>(std::clamp<std::int64_t>(grain, 1, kMostGrain));
 }
 
+// One launch on the host's side; make_plan writes it.
 struct Plan {
   Launch launch{};
-  std::int64_t bytes = 0;
-  int small_shared = 0, mid_shared = 0, big_shared = 0;
-  int small_grid = 0, big_grid = 0;
-  bool has_mid = false, has_big = false, has_long = false;
+  std::int64_t bytes = 0;                                   // of workspace
+  int small_shared = 0, mid_shared = 0, big_shared = 0;     // bytes a block in kWarps, kMid, kBig
+  int small_grid = 0, big_grid = 0;                         // blocks resident on the device at once
+  bool has_mid = false, has_big = false, has_long = false;  // whether such instances can exist
 };
 
-// Sizes and workspace addresses of one launch; with a null workspace only `bytes` means something.
+// Finds sizes and workspace addresses of one launch; with a null workspace only `bytes` means
+// something.
 template <typename S>
 Plan make_plan(const SweepParams& p, const DeviceInfo& device, std::int64_t row0) {
   Plan plan;
@@ -198,7 +204,7 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, std::int64_t row0
   return plan;
 }
 
-// Elements a load of the values may have, from how addresses and rows are aligned.
+// Finds how many elements a load of the values may have, from how addresses and rows are aligned.
 inline int load_width(const SweepParams& p) {
   const auto aligned = [&](int elements, int bytes) {
     const auto address = reinterpret_cast<std::uintptr_t>(p.values);
@@ -211,6 +217,7 @@ inline int load_width(const SweepParams& p) {
   return aligned(8, 2) ? 8 : aligned(4, 2) ? 4 : 1;
 }
 
+// Counts the bytes of workspace that a sweep needs.
 template <typename S>
 std::int64_t workspace_of(const SweepParams& p, const DeviceInfo& device) {
   std::int64_t most = 0;
@@ -220,10 +227,12 @@ std::int64_t workspace_of(const SweepParams& p, const DeviceInfo& device) {
   return most;
 }
 
+// Launches a sweep.
 template <typename S>
 void launch_of(const SweepParams& p, const DeviceInfo& device, void* stream) {
   if (p.B == 0) return;
-  // More rankings than kernel arguments hold are taken in turns, each reading the values again.
+  // More rankings than a kernel argument holds take several launches, each reading the values
+  // again.
   for (std::int64_t row0 = 0; row0 == 0 || row0 < p.R; row0 += kMaxRankings) {
     Plan plan = make_plan<S>(p, device, row0);
     Launch& l = plan.launch;

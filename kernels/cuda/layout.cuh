@@ -1,4 +1,4 @@
-// What a launch hands to the kernels, and where an instance's working memory lies.
+// The kernels' argument, and the layouts of an instance's and of a pack's shared memory.
 #pragma once
 
 #include <new>
@@ -9,61 +9,78 @@
 
 namespace fae {
 
-constexpr int kMaxRankings = 200;  // a launch; kernel arguments are 4 KiB
-constexpr int kRoundRankings = 8;  // sorted and walked at once
-constexpr int kWordsAThread = 16;  // of a sort in registers
-constexpr int kLongLanes = 4;      // rankings of a long instance at once
-constexpr int kMostGrain = 32;     // instances a warp classifies at once
-constexpr int kMostPacked = 16;    // items of an instance that a lane takes (pack.cuh)
+constexpr int kMaxRankings = 200;  // rankings a launch; kernel arguments are 4 KiB
+constexpr int kRoundRankings = 8;  // rankings a round: sorted and scanned at once, at most
+constexpr int kWordsAThread = 16;  // words a thread of a sort in registers, at most
+constexpr int kLongLanes = 4;      // rankings of a long instance worked on at once
+constexpr int kMostGrain = 32;     // instances a warp takes at a time, at most
+constexpr int kMostPacked = 16;    // items of an instance that a lane of a pack takes, at most
 constexpr int kMostPackClasses = 16;
 
+// A ranking as the kernels read it; the host writes it.
 struct DeviceRanking {
   const void* data;    // GIVEN_ORDER, GIVEN_KEYS: [T]; RANDOM: the order's number
   std::int32_t kind;   // RankingKind
-  std::int32_t dtype;  // GIVEN_KEYS
+  std::int32_t dtype;  // DType of GIVEN_KEYS
 };
 
-// Which results need what; from the host's view of a launch.
+// What the wanted results and the rankings of a launch have to compute; the host writes it.
 struct Needs {
-  bool gradient, renormalized, js, drop, minimal, singles, single_kl;
-  bool curves, logits, divergence;
-  int stage;  // bytes a warp needs to project rows a lane each, 0 where it cannot
+  bool gradient;      // gradients g_i, for keys
+  bool renormalized;  // keys of the renormalised gradient
+  bool js, drop;      // of single erasures, as keys
+  bool minimal;       // the minimal set, as a result or an order
+  bool singles;       // single erasures, as results or keys
+  bool single_kl;     // log p, for the divergence of single erasures
+  bool curves;        // a value a prefix
+  bool logits;        // the curve of logits
+  bool divergence;    // curves of the distribution over the classes
+  int stage;          // bytes a warp stages rows in to project a row a lane, 0 where it cannot
 };
 
-// What is known of an instance once its weights and sums are.
+// The decision on nothing erased and what else is shared by all later parts; find_facts writes it.
 struct Facts {
-  double tolerance;  // of near-ties, times the surviving mass
+  double tolerance;  // |sum| below tolerance * surviving mass is a near-tie
   double top_score;  // the largest finite score
-  double mass;       // the sum of the normalised weights
-  double norm2;      // the largest squared norm of a row
-  int label, bias_label, positives, top_item;
-  bool finite, bias_finite, has_mass, underflow, invalid;
+  double mass;       // the sum of the normalised weights: 1 but for rounding, or 0
+  double norm2;      // the largest squared norm of a row; of long instances by next_row_tile
+  int label;         // the decision, -1 where something is not finite
+  int bias_label;    // the decision where no mass survives, -1 where the bias is not finite
+  int positives;     // items that have weight
+  int top_item;      // the first item with the top score, n where weights do not underflow
+  bool finite;       // all contributions, weights or scores, and biases
+  bool bias_finite;
+  bool has_mass;
+  bool underflow;  // scores span more than kUnderflowSpan: sums need a running scale
+  bool invalid;    // of a long instance: offsets, weights, keys or orders cannot be used
   std::int64_t status;
 };
 
+// Positions in the lists of instances. `prepare` zeroes them; warps and blocks add to them.
 struct Counters {
-  unsigned long long next_instance, next_mid, next_big;
-  unsigned long long mid, big, longs;
-  unsigned long long longest;  // items of a long instance
+  unsigned long long next_instance, next_mid, next_big;  // the next to take: of all, of a list
+  unsigned long long mid, big, longs;                    // lengths of the lists
+  unsigned long long longest;                            // items of the longest long instance
 };
 
-// How far the search for the minimal set is.
+// The state of the search for the minimal set; init_minimal and judge_minimal write it.
 struct Minimal {
   double threshold;  // the margin of the best set's last item
   int runner_up;     // the class with the smallest sum at k = 0
-  int size, label;   // of the best set, n + 1 and C where there is none yet
-  int nearest;       // the smallest set whose sum is a near-tie
+  int size, label;   // items and class of the best set so far, n + 1 and C where there is none
+  int nearest;       // items of the smallest set whose sum is a near-tie, n + 1 where none is
   int sorted;        // the class whose order min_order is, -1 for none
-  int step;          // of the search, 0 … C - 1
+  int step;          // 0 … C - 1
 };
 
-// Byte offsets of a pack's arrays in a warp's memory: see Packed.
+// Byte offsets of a pack's arrays in a warp's memory (see Packed); the host writes them.
 struct PackLayout {
-  int rows;    // 0: instances are not packed
+  int rows;    // items a pack has room for; 0: instances are not packed
   int stride;  // doubles from one row of margins to the next
   int margins, a, g, words, stage, bias, prob, log_prob, again, renorm, js, drop, min_order, total;
 };
 
+// What a launch of sweep_kernel or long_tasks does; see sweep.cuh.
 enum Stage : std::int32_t {
   kWarps,
   kMid,
@@ -76,92 +93,94 @@ enum Stage : std::int32_t {
   kLongScan
 };
 
-// Kernel arguments.
+// The kernels' argument; the host writes it (make_plan, launch_of).
 struct Launch {
   SweepParams p;                         // host pointers (rankings, orders, keys) unused
-  std::int64_t row0;                     // of the first ranking here in the [R, …] results
-  int R;                                 // rankings here
+  std::int64_t row0;                     // row of its first ranking in the [R, …] results
+  int R;                                 // rankings of this launch
   Stage stage;                           // what this launch of sweep_kernel or long_tasks does
   int accumulate;                        // 1: keep the status bits that are there
   int vector;                            // elements a load of the values may have
   int grain;                             // instances a warp takes at a time
-  int limit_warp, limit_mid, limit_big;  // the longest instances of each path, -1 for none
-  int warp_bytes;                        // of shared memory, a warp of the first kernel
-  int block_bytes;                       // a block of this one, behind its scratch
-  int first_task;                        // of long instances: lane l takes this one + l
-  int merge_pass;
+  int limit_warp, limit_mid, limit_big;  // items of the longest instance a path takes, -1: none
+  int warp_bytes;                        // shared memory of a warp in stage kWarps
+  int block_bytes;                       // shared memory of a block behind its scratch, else
+  int first_task;                        // the ranking of lane 0 of long instances; lane l: + l
+  int merge_pass;                        // 0 …, in stage kLongMerge
   Needs needs;
   PackLayout pack;
-  // Workspace.
+  // Workspace, in device memory; what writes each array stands behind it.
   Counters* counters;
-  double* class_norms;  // [C] ‖W_c‖
-  std::int64_t* mid;    // [B], instances
-  std::int64_t* big;    // [B]
-  std::int64_t* longs;  // [max_longs]
-  std::int64_t max_longs;
-  Facts* facts;                // [max_longs]
-  double* long_classes;        // [max_longs, 5, C]
-  void* long_s;                // [T, C]
-  double* long_a;              // [T]
-  double* long_items;          // [kLongLanes, 2, T]
-  double* long_singles;        // [2, T]: divergences and drops where a ranking is by them
-  Word* long_keys;             // [kLongLanes, 2, T]
-  std::uint32_t* long_orders;  // [kLongLanes, 3, T]: rankings, minimal sets, spare
-  unsigned char* long_bad;     // [1 + kLongLanes, T]
-  double* long_sums;           // [blocks, long_sum_words]
+  double* class_norms;         // [C] ‖W_c‖: prepare
+  std::int64_t* mid;           // [B] instances of stage kMid: take_or_list, as big and longs
+  std::int64_t* big;           // [B]
+  std::int64_t* longs;         // [max_longs]
+  std::int64_t max_longs;      // instances longer than limit_big that T items can hold
+  Facts* facts;                // [max_longs]: long_facts
+  double* long_classes;        // [max_longs, 5, C] bias … margin of View: long_facts
+  void* long_s;                // [T, C] contributions: project_long
+  double* long_a;              // [T] normalised weights: long_facts
+  double* long_items;          // [kLongLanes, 2, T] gradients, keys by them: kLongKeys
+  double* long_singles;        // [2, T] divergences and drops, where keys are: kLongSingles
+  Word* long_keys;             // [kLongLanes, 2, T] keys and spare of a sort
+  std::uint32_t* long_orders;  // [kLongLanes, 3, T] rankings, minimal sets, spare of a sort
+  unsigned char* long_bad;     // [1 + kLongLanes, T] bad items; a copy a lane, where greedy marks
+  double* long_sums;           // [blocks, long_sum_words] scratch of a block
   std::int64_t long_sum_words;
   DeviceRanking rankings[kMaxRankings];
 };
 static_assert(sizeof(Launch) <= 4096, "kernel arguments must fit 4 KiB");
 
-// Classes that a lane that has a whole row projects at once; see project_lanes and project_rows.
+// Says how many classes a lane that has a whole row projects at once; see project_lanes.
 __host__ FAE_DEV int lane_classes(std::int64_t C, int value_bytes) {
   return C <= 2 ? 2 : C <= 5 || value_bytes == 2 ? 5 : 10;
 }
 constexpr int kStageRow = 80;    // bytes: 64 of a row, and 16 for other banks
 constexpr int kFloatSpan = 128;  // features a float32 sum may span
 
-// Shared memory a warp needs for that: parts of 32 rows, and the same part of the head.
+// Counts the bytes a warp needs for that: parts of 32 rows, and the same part of the head.
 __host__ FAE_DEV int stage_bytes(std::int64_t C, int value_bytes) {
   return 32 * kStageRow + lane_classes(C, value_bytes) * (16 / value_bytes) * 16;
 }
 
-// Lanes that share one chunk of a walk, one class or more each.
+// Says how many lanes share a chunk of a scan by class lanes, one class or more each.
 __host__ FAE_DEV int class_lanes(int C) { return C >= 32 ? 32 : next_power_of_two(C); }
-// Doubles of one group's sums: two a class (four where a lane has several), mass, weight sum,
-// largest score, bad items, first event and first near-tie.
+// Counts the doubles of one group's sums: two a class (four where a lane has several), mass, weight
+// sum, largest score, bad items, first event and first near-tie.
 __host__ FAE_DEV std::int64_t group_words(std::int64_t C) { return (C > 32 ? 4 : 2) * C + 6; }
 
-// Bytes at the start of an instance's memory: its State.
+// Bytes that an instance's State has at the start of its memory.
 constexpr int kStateBytes = 400;
 
-// Byte offsets of the arrays of an instance in shared memory; they mean something where `total` is
-// no more than shared memory has.
+// Byte offsets of the arrays of an instance in shared memory (see View), as layout_of finds them;
+// they mean something where `total` is no more than shared memory has.
 struct Layout {
   std::int64_t total;
   int s, bad, stage, a, g, renorm, js, drop, classes, sums, buffer, orders, min_order;
   int cs;     // elements from one row of s to the next
-  int P;      // next power of two of n
-  int round;  // rankings a round
+  int P;      // the next power of two of n: words of a sort
+  int round;  // rankings sorted and scanned at once
 };
 
+// Takes `bytes` at `at`, rounded up to 16, and returns where they begin.
 __host__ FAE_DEV int reserve(std::int64_t& at, std::int64_t bytes) {
   const std::int64_t begin = at;
   at += (bytes + 15) / 16 * 16;
   return static_cast<int>(begin);
 }
 
-// Words a thread of a sort of `words` words in all.
+// Says how many words a thread holds in a sort of `words` words in all.
 __host__ FAE_DEV int words_a_thread(int words, int size) {
   return words <= size ? 1 : words <= 4 * size ? 4 : kWordsAThread;
 }
 
-// Bytes of its exchange buffer: needed where a segment of P words spans several warps.
+// Counts the bytes of its exchange buffer, needed where a segment of P words spans several warps.
 __host__ FAE_DEV std::int64_t buffer_bytes(int words, int P, int size) {
   const int each = words_a_thread(words, size);
   return P > 32 * each ? static_cast<std::int64_t>(size) * each * 8 : 0;
 }
 
+// Lays out the memory of an instance of n items for a team of `size` threads.
 __host__ FAE_DEV Layout layout_of(int n, std::int64_t C, int R, int size, int real_bytes,
                                   const Needs& needs) {
   Layout l{};
@@ -195,13 +214,14 @@ __host__ FAE_DEV Layout layout_of(int n, std::int64_t C, int R, int size, int re
   return l;
 }
 
-constexpr int kSlotBytes = 24;  // of a pack, a lane
+constexpr int kSlotBytes = 24;  // of a lane's Slot in a pack
 
-// The layout of packs of `rows` rows.
+// Lays out packs of `rows` rows.
 inline PackLayout pack_layout(int rows, std::int64_t C, int real_bytes, const Needs& needs) {
   PackLayout l{};
   l.rows = rows;
-  // Contributions and, later, one margin less. Odd, for successive rows on different banks.
+  // Room for C contributions, which C - 1 margins replace later. Odd, so that successive rows lie
+  // on different banks.
   const int classes = static_cast<int>(C);
   const int contributions = (classes * real_bytes + 7) / 8;
   l.stride = (contributions > classes - 1 ? contributions : classes - 1) | 1;
@@ -224,78 +244,83 @@ inline PackLayout pack_layout(int rows, std::int64_t C, int real_bytes, const Ne
   return l;
 }
 
-// An instance as the analysis sees it; Idx is uint16_t in shared memory, else uint32_t.
+// The arrays of an instance; Idx is uint16_t where they are in shared memory, uint32_t where they
+// are in device memory. Behind each: what it is, and which part writes it.
 template <typename S, typename Idx>
 struct View {
   const Launch& launch;
-  std::int64_t b, t0;
-  int n, C, cs, P, round;
-  S* s;                // [n, cs] contributions
-  double* a;           // [n] normalised weights
-  double* g;           // [n] gradients
-  double* renorm;      // [n] keys of the renormalised gradient
-  double* js;          // [n] of erasing the item alone, null where no ranking needs it
-  double* drop;        // [n] of the label's probability, likewise
-  double* bias;        // [C]
-  double* logits;      // [C]
-  double* prob;        // [C]
+  std::int64_t b, t0;  // the instance and its first item
+  int n, C;            // items, classes
+  int cs;              // elements from one row of s to the next
+  int P, round;        // see Layout
+  S* s;                // [n, cs] contributions s_{i,c}: the projection
+  double* a;           // [n] normalised weights: find_facts
+  double* g;           // [n] gradients: find_gradients
+  double* renorm;      // [n] keys of the renormalised gradient: find_renormalized
+  double* js;          // [n] divergences of single erasures, null where no key is: erase_singles
+  double* drop;        // [n] drops of the label's probability, likewise
+  double* bias;        // [C]: find_facts, as all of the classes
+  double* logits;      // [C] of the original decision
+  double* prob;        // [C] its probabilities
   double* log_prob;    // [C]
   double* margin;      // [C] Σ_i m_{i,c}
-  double* sums;        // scratch, group_words(C) a group of lanes
-  Word* buffer;        // sort exchange
-  Idx* orders;         // [round, n]
-  Idx* min_order;      // [n]
-  unsigned char* bad;  // [n] bit 0: the contribution is not finite, bit 1: the score or weight
+  double* sums;        // scratch of class_sums and scans, group_words(C) a group of lanes
+  Word* buffer;        // exchange of a sort; keys of a long instance
+  Idx* orders;         // [round, n] items by rank: sort_rankings, place_orders
+  Idx* min_order;      // [n] the order that the minimal set is read from: sort_rankings
+  unsigned char* bad;  // [n] bit 0: the contribution is not finite (projection), bit 1: the score
+                       // or weight is not (find_facts); find_greedy marks what it took
 
+  // Loads the score or weight of item i as it was given.
   FAE_DEV double attention(int i) const {
     return load_real(launch.p.attention, launch.p.attention_dtype,
                      (t0 + i) * launch.p.attention_stride_t);
   }
+  // Loads a score, -inf where it is not finite.
   FAE_DEV double score(int i) const { return (bad[i] & 2) ? -infinity() : attention(i); }
   FAE_DEV double contribution(int i, int c) const {
     return s[static_cast<std::int64_t>(i) * cs + c];
   }
-  // (s_{i,y} + b_y) − (s_{i,c} + b_c); with no label (y < 0) the first bracket is zero.
+  // Returns (s_{i,y} + b_y) − (s_{i,c} + b_c); with no label (y < 0) the first bracket is zero.
   FAE_DEV double difference(int i, int y, int c) const {
     const double own = y < 0 ? 0.0 : contribution(i, y) + bias[y];
     return own - (contribution(i, c) + bias[c]);
   }
 };
 
-// Rows to project, the same for all threads of a team.
+// The rows that a team projects; row_block writes it.
 struct RowBlock {
   const void* values;   // the first row
-  std::int64_t stride;  // elements
+  std::int64_t stride;  // elements from one row to the next
   const void* head;     // [C, D]
-  void* s;              // where the contributions go
-  unsigned char* bad;   // [n], set to 1 where a contribution is not finite
-  const int* items;     // [n], which rows; null where they are 0 … n - 1
-  double* squares;      // [n], where the rows' squared norms go, null where nowhere
-  int n, D, C;
-  int s_stride;  // elements from one row of s to the next
-  int stage;     // where in shared memory rows are staged, -1 where a group of lanes reads a row
-  int size;      // threads of the team
-  int vector;    // elements a load may have
-  int lanes;     // threads a row
-  int groups;    // size / lanes
+  void* s;              // [n, s_stride] where the contributions go
+  unsigned char* bad;   // [n] is set to 1 where a contribution is not finite
+  const int* items;     // [n] which rows; null where they are 0 … n - 1
+  double* squares;      // [n] where the rows' squared norms go, null where nowhere
+  int n, D, C;          // rows, features, classes
+  int s_stride;         // elements from one row of s to the next
+  int stage;            // byte of shared memory where rows are staged, -1: a group of lanes a row
+  int size;             // threads of the team
+  int vector;           // elements a load may have
+  int lanes;            // threads a row
+  int groups;           // size / lanes
 };
 
-// Where the loops around the parts of a sweep are.
+// Loop counters, kept in shared memory between the parts of a sweep; the loops write them.
 struct LoopState {
-  std::int64_t first;  // number of a warp's first instance, of a long instance's job or slot
-  unsigned todo;       // a warp's instances still to do from there
-  unsigned packable;   // and those for packs
-  int task;            // of a long instance
-  int row, count;      // the rankings to sort and walk; a row below zero is -1 - c, the minimal
-                       // set's order for class c; or the items to erase
+  std::int64_t first;  // a warp's first instance; of long instances the next tile, job or slot
+  unsigned todo;       // bit i: the warp has yet to sweep instance first + i alone
+  unsigned packable;   // bit i: … in a pack
+  int task;            // slot of a long instance, times kLongLanes plus the lane in a sort
+  int row, count;      // the rankings to sort and scan; a row below zero is -1 - c, the minimal
+                       // set's order for class c. Of single erasures the first item, and how many
   int near;            // 1 where a sum compared so far is a near-tie
 };
 
-// A part of a sweep has a barrier before it reads what other threads wrote in the part before.
-//
-// What the parts, each a call without arguments, need of an instance: kStateBytes of
-// shared memory before its arrays. As arguments it would be copied to every thread's stack, which
-// misses L1; and what a caller holds its callees must not use, so that callers hold nothing.
+// What the parts of a sweep need of an instance, in kStateBytes of shared memory before its arrays.
+// Parts are calls without arguments: arguments would be copied to every thread's stack, which
+// misses L1; and what a caller holds its callees must not use, so that callers hold nothing. A part
+// has a barrier before it reads what other threads wrote in the part before.
 template <typename S, typename Idx>
 struct State {  // arrays in device memory
   RowBlock rows;
@@ -318,12 +343,12 @@ struct State<S, std::uint16_t> {  // arrays in shared memory
 static_assert(sizeof(State<float, std::uint16_t>) <= kStateBytes);
 static_assert(sizeof(State<float, std::uint32_t>) <= kStateBytes);
 
-// Shared memory before the instances' own: a warp finds there how many bytes each warp has, a block
-// its scratch and the number of its next instance.
+// Bytes of shared memory before the instances' own: how many bytes each warp has; of a block its
+// scratch and the number of its next instance.
 constexpr int kWarpArena = 16;
 constexpr int kBlockArena = kTeamScratchBytes + 16;
 
-// Where in shared memory the State of this team's instance is.
+// Finds the byte of shared memory where the State of this team's instance is.
 template <bool kWarp>
 FAE_DEV int arena_of() {
   if constexpr (kWarp) {
@@ -335,23 +360,26 @@ FAE_DEV int arena_of() {
   }
 }
 
-// What a part works with; made in every function, since the compiler knows shared memory
-// only where it is declared.
+// A part's view of its instance; every part makes its own, since the compiler knows shared memory
+// only in the function that declares it.
 template <bool kWarp, typename S, typename Idx>
 struct PartView {
   Team<kWarp> team;
   State<S, Idx>& state;
   Facts& facts;
-  // Addresses in device memory are long: read again wherever they are used.
+  // A reference where arrays are in device memory: their 64-bit addresses are read again wherever
+  // they are used instead of being kept in registers.
   std::conditional_t<sizeof(Idx) == 4, const View<S, Idx>&, View<S, Idx>> view;
 };
 
+// Finds the State of this team's instance.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV State<S, Idx>& state_of() {
   FAE_SHARED(shared);
   return *reinterpret_cast<State<S, Idx>*>(shared + arena_of<kWarp>());
 }
 
+// Makes a part's view from the State; every part begins with it.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV PartView<kWarp, S, Idx> part_view() {
   FAE_SHARED(shared);
@@ -399,6 +427,7 @@ FAE_DEV PartView<kWarp, S, Idx> part_view() {
 __host__ FAE_DEV bool wants_singles(const SweepParams& p) { return wants_any<kSingleOutputs>(p); }
 __host__ FAE_DEV bool wants_minimal(const SweepParams& p) { return wants_any<kMinimalOutputs>(p); }
 
+// Writes element `index` of a wanted result, whose type the values decide.
 template <typename T>
 FAE_DEV void write_real(void* array, bool is_double, std::int64_t index, T value) {
   if (array == nullptr) return;
@@ -409,6 +438,7 @@ FAE_DEV void write_real(void* array, bool is_double, std::int64_t index, T value
   }
 }
 
+// Writes element `index` of a result that may not be wanted.
 FAE_DEV void write_int(std::int64_t* array, std::int64_t index, std::int64_t value) {
   if (array != nullptr) array[index] = value;
 }

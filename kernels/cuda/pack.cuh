@@ -6,12 +6,12 @@
 // no barrier within a step, and sums that no other instance of the pack can change.
 //   - Weights and sums are added in the order in which a warp that has one instance adds them, so
 //     that label, probabilities and keys are the same bits either way.
-//   - Margins m_{i,c} replace the contributions in place: a walk is a load and a sum a class.
+//   - Margins m_{i,c} replace the contributions in place: a scan is a load and a sum a class.
 //   - Sorts: 16 words of 32 bits in registers, upper bits of the keys with the position in the
 //     lowest four; where neighbours agree in the rest, by insertion from the full keys.
-// Which instances: 1 … kMostPacked items and nothing out of the ordinary (finite, some mass, no
-// underflow, valid); with curves, greedy rankings, one class or more than kMostPackClasses none.
-// The others are left to the warp as a whole.
+// Which instances: 1 … kMostPacked items and nothing special (finite, some mass, no underflow,
+// valid); none with curves, greedy rankings, one class or more than kMostPackClasses. The others
+// are left to the warp as a whole.
 //
 // Traffic: shared memory; a row of C - 1 margins, weight, gradient and sort word an item. A pack
 // takes as long as its longest instance, about 1.8 times the mean at lengths near 7.
@@ -24,50 +24,59 @@
 
 namespace fae {
 
-// What a lane keeps of its instance between the steps.
+// What a lane keeps of its instance between the steps; next_pack writes row and n, weigh_pack the
+// rest, judge_pack the minimal set.
 struct Slot {
-  double tolerance;  // of near-ties, times the surviving mass
-  std::uint16_t row;
-  std::uint8_t n;  // 0: no instance, or one that is left to the warp
-  std::uint8_t label, bias_label, runner_up, positives;
-  std::uint8_t near_tie;
-  // The minimal set: size and column of the best, n + 1 and C where there is none yet; the smallest
-  // set whose sum is a near-tie.
-  std::uint8_t size, winner, nearest;
+  double tolerance;         // |sum| below tolerance * surviving mass is a near-tie
+  std::uint16_t row;        // the instance's first row of the pack
+  std::uint8_t n;           // items; 0: no instance, or one that is left to the warp
+  std::uint8_t label;       // the original decision
+  std::uint8_t bias_label;  // the decision where no mass survives
+  std::uint8_t runner_up;   // the column with the smallest sum at k = 0
+  std::uint8_t positives;   // items that have weight
+  std::uint8_t near_tie;    // 1 where a sum compared so far is a near-tie
+  std::uint8_t size;        // items of the best minimal set so far, n + 1 where there is none
+  std::uint8_t winner;      // its column, C where there is none
+  std::uint8_t nearest;     // items of the smallest set whose sum is a near-tie
 };
 static_assert(sizeof(Slot) == kSlotBytes);
 
-// A lane's instance; what is of an item starts at the instance's own.
+// The arrays of a lane's instance in a pack: those of items begin at its first, those of classes
+// are the lane's own. weigh_pack writes them, but for those that name a part.
 template <typename S>
 struct Packed {
   const Launch& launch;
   const PackLayout& layout;
   LoopState& loop;
   Slot& slot;
-  std::int64_t b, t0;
-  int n, C, stride;
+  std::int64_t b, t0;       // the instance and its first item
+  int n, C;                 // items, classes
+  int stride;               // doubles from one row of margins to the next
   double* bias;             // [C]
-  double* prob;             // [C]
-  double* log_prob;         // [C], null where divergences of single items from it are not wanted
-  double* again;            // [C] scratch, only for singles
-  double* margins;          // [n, stride]: of class c in column c, or c - 1 beyond the label
-  double* a;                // [n]
-  double* g;                // [n]
-  double* renorm;           // [n], only where needed, as the next two
-  double* js;               // [n]
-  double* drop;             // [n]
-  std::uint32_t* words;     // [n]: sorted, item 15 - (word & 15) at each rank
-  std::uint8_t* min_order;  // [n]
+  double* prob;             // [C] probabilities of the original decision
+  double* log_prob;         // [C] null where the divergence of single erasures is not wanted
+  double* again;            // [C] scratch of erase_packed_singles
+  double* margins;          // [n, stride] of class c in column c, or c - 1 beyond the label
+  double* a;                // [n] normalised weights
+  double* g;                // [n] gradients
+  double* renorm;           // [n] keys of the renormalised gradient, where needed
+  double* js;               // [n] keys: erase_packed_singles, null where no ranking needs them
+  double* drop;             // [n] likewise
+  std::uint32_t* words;     // [n] sorted, item 15 - (word & 15) at each rank: sort_pack
+  std::uint8_t* min_order;  // [n] items of the minimal set's order: finish_minimal_pack
 
+  // Loads the score or weight of item i as it was given.
   FAE_DEV double attention(int i) const {
     return load_real(launch.p.attention, launch.p.attention_dtype,
                      (t0 + i) * launch.p.attention_stride_t);
   }
+  // Returns the item at rank k of the sorted order.
   FAE_DEV int item(int k) const { return kMostPacked - 1 - static_cast<int>(words[k] & 15u); }
   FAE_DEV double margin(int i, int column) const { return margins[i * stride + column]; }
   FAE_DEV int class_of(int column) const { return column + (column >= slot.label ? 1 : 0); }
 };
 
+// Makes the view of this lane's instance; every part of a pack begins with it.
 template <typename S>
 FAE_DEV Packed<S> packed_view() {
   FAE_SHARED(shared);
@@ -106,8 +115,8 @@ FAE_DEV Packed<S> packed_view() {
                    arena + l.min_order + row};
 }
 
-// Takes the next pack out of the turn: as many of its short instances as there are rows for. Lists
-// their rows and makes the State. Returns whether there was one.
+// Takes the next pack out of the loop state: as many of its packable instances as there are rows
+// for. Lists their rows and makes the State. Returns whether there was one.
 template <typename S>
 FAE_NOINLINE __device__ bool next_pack() {
   FAE_SHARED(shared);
@@ -155,7 +164,7 @@ FAE_NOINLINE __device__ bool next_pack() {
   return true;
 }
 
-// Σ of an instance's numbers as a warp that has it alone adds them, a lane each.
+// Sums an instance's numbers as a warp that has it alone adds them, a lane each.
 FAE_DEV double butterfly_sum(const double* x, int n) {
   double v[kMostPacked];
 #pragma unroll
@@ -170,7 +179,7 @@ FAE_DEV double butterfly_sum(const double* x, int n) {
   return v[0];
 }
 
-// Σ term(i), likewise as class_sums adds: eight one after the other.
+// Sums term(i), likewise as class_sums adds: eight one after the other.
 template <typename Term>
 FAE_DEV double chunk_sum(int n, Term term) {
   double sum = 0, rest = 0;
@@ -182,7 +191,7 @@ FAE_DEV double chunk_sum(int n, Term term) {
   return sum + rest;
 }
 
-// Whether a given order is no permutation, or a ranking score NaN.
+// Checks for a given order that is no permutation, or a ranking score that is NaN.
 template <typename S>
 FAE_DEV bool has_invalid_ranking(const Packed<S>& v) {
   bool wrong = false;
@@ -205,8 +214,7 @@ FAE_DEV bool has_invalid_ranking(const Packed<S>& v) {
   return wrong;
 }
 
-// The normalised weights. Returns how many are positive, 0 also where something is out of the
-// ordinary.
+// Finds the normalised weights. Returns how many are positive, 0 also for a special instance.
 template <typename S>
 FAE_DEV int weigh_packed(const Packed<S>& v, const unsigned char* bad) {
   const SweepParams& p = v.launch.p;
@@ -237,9 +245,8 @@ FAE_DEV int weigh_packed(const Packed<S>& v, const unsigned char* bad) {
   return positives;
 }
 
-// Weights, label, logits, probabilities, gradients and margins of every instance of the pack; those
-// that are out of the ordinary are given back to the warp. See find_facts for the same of one
-// instance.
+// Finds weights, label, logits, probabilities, gradients and margins of every instance of the pack;
+// gives special ones back to the warp. See find_facts for the same of one instance.
 template <typename S>
 FAE_NOINLINE __device__ void weigh_pack() {
   FAE_SHARED(shared);
@@ -356,7 +363,7 @@ FAE_NOINLINE __device__ void weigh_pack() {
   }
 }
 
-// Every item alone; the sums over the others are added up for each.
+// Erases every item alone; the sums over the others are added up for each.
 template <typename S>
 FAE_NOINLINE __device__ void erase_packed_singles() {
   const Packed<S> v = packed_view<S>();
@@ -382,8 +389,8 @@ FAE_NOINLINE __device__ void erase_packed_singles() {
   if (near && write_out) v.slot.near_tie = 1;
 }
 
-// The full key of item i in the turn's order: of a ranking, or (row -1 - j) of the minimal set by
-// column j, or (row -C) by the best class.
+// Makes the full key of item i in the loop state's order: of a ranking, or (row -1 - j) of the
+// minimal set by column j, or (row -C) by the best class.
 template <typename S>
 FAE_DEV Word packed_word(const Packed<S>& v, std::uint64_t stream, int i) {
   const int row = v.loop.row;
@@ -393,7 +400,7 @@ FAE_DEV Word packed_word(const Packed<S>& v, std::uint64_t stream, int i) {
   return ordered_bits(v.margin(i, row == -v.C ? last : -1 - row));
 }
 
-// Puts the turn's order of every instance of the pack into its words.
+// Sorts the loop state's order of every instance of the pack into its words.
 template <typename S>
 FAE_NOINLINE __device__ void sort_pack() {
   const Packed<S> v = packed_view<S>();
@@ -443,9 +450,10 @@ FAE_NOINLINE __device__ void sort_pack() {
   }
 }
 
-// Adds item i's margins of kPackTile columns from `tile` on; columns beyond the last repeat it.
-constexpr int kPackTile = 4;
+constexpr int kPackTile = 4;  // columns that scan_pack takes at once
 constexpr double kMinPositive = 4.9406564584124654e-324;
+
+// Adds item i's margins of kPackTile columns from `tile` on; columns beyond the last repeat it.
 template <typename S>
 FAE_DEV void add_columns(const Packed<S>& v, int tile, int i, double (&sums)[kPackTile]) {
   const double* const row = v.margins + i * v.stride;
@@ -453,8 +461,8 @@ FAE_DEV void add_columns(const Packed<S>& v, int tile, int i, double (&sums)[kPa
   for (int j = 0; j < kPackTile; ++j) sums[j] += row[tile + j < v.C - 1 ? tile + j : v.C - 2];
 }
 
-// Walks the turn's ranking, whose order is in the words: bit t of `flips` is the point at which the
-// last t + 1 of the ranking survive (in direction `keep`, the first).
+// Scans the loop state's ranking, whose order is in the words: bit t of `flips` is the point at
+// which the last t + 1 of the ranking survive (in direction `keep`, the first).
 template <typename S>
 FAE_NOINLINE __device__ void scan_pack() {
   const Packed<S> v = packed_view<S>();
@@ -468,7 +476,7 @@ FAE_NOINLINE __device__ void scan_pack() {
   double removed = 0;
 #pragma unroll 1
   for (int tile = 0; tile < v.C - 1; tile += kPackTile) {
-    // A sum below this has left the label: of lower classes zero is enough.
+    // A class flips the decision where its sum is below this: of lower classes zero is enough.
     double bound[kPackTile];
     double sums[kPackTile] = {};
 #pragma unroll
@@ -495,8 +503,8 @@ FAE_NOINLINE __device__ void scan_pack() {
       flips |= static_cast<unsigned>(flip) << t;
       nears |= static_cast<unsigned>(near & survive) << t;
       alive |= static_cast<unsigned>(survive) << t;
-      // What lies beyond the last flip so far, or beyond the first point that does not flip; right
-      // in the last tile, which knows of all.
+      // The mass beyond the last flip so far, or beyond the first point that does not flip; final
+      // in the last tile, which knows the flips of all columns.
       const bool flips_here = (flips >> t & 1u) != 0;
       removed = (keep ? found : !flips_here) ? removed + a : 0.0;
       found = found | !flips_here;
@@ -539,7 +547,8 @@ FAE_NOINLINE __device__ void scan_pack() {
   for (int k = 0; k < n; ++k) out[k] = v.item(k);
 }
 
-// Judges the minimal set's order by the turn's column.
+// Scans the minimal set's order by the loop state's column for its smallest flipping set, and keeps
+// that where it is the best.
 template <typename S>
 FAE_NOINLINE __device__ void judge_pack() {
   const Packed<S> v = packed_view<S>();
@@ -599,6 +608,7 @@ FAE_NOINLINE __device__ void finish_minimal_pack() {
   if (slot.nearest <= (found ? size : slot.positives)) slot.near_tie = 1;
 }
 
+// Writes the status of every instance of the pack.
 template <typename S>
 FAE_NOINLINE __device__ void write_pack_status() {
   const Packed<S> v = packed_view<S>();
@@ -608,13 +618,14 @@ FAE_NOINLINE __device__ void write_pack_status() {
            (v.launch.accumulate ? status : 0);
 }
 
+// Projects the rows of the pack.
 template <typename S>
 FAE_NOINLINE __device__ void project_pack() {
   const State<S, std::uint16_t>& state = state_of<true, S, std::uint16_t>();
   project_rows<S>(arena_of<true>(), state.launch->p.values_dtype);
 }
 
-// Sweeps the pack that was opened.
+// Sweeps the pack that next_pack took.
 template <typename S>
 FAE_DEV void sweep_pack() {
   const auto team = [] { return Team<true>(nullptr); };
@@ -649,7 +660,7 @@ FAE_DEV void sweep_pack() {
   write_pack_status<S>();
 }
 
-// Sweeps the turn's short instances.
+// Sweeps the loop state's packable instances.
 template <typename S>
 FAE_NOINLINE __device__ void sweep_packs() {
 #pragma unroll 1

@@ -1,11 +1,11 @@
 // Pooled vectors of consecutive points of one ranking's curve layout, for heads that are any
 // callable: pooled[m, d] = Σ_{survivors j} a_j values[j, d] / Σ_{survivors j} a_j.
 //
-// Mapping: a block an (instance, tile of kThreads features); a thread walks one feature over the
+// Mapping: a block an (instance, tile of kThreads features); a thread scans one feature over the
 // items in the order in which they join the survivors, in float64, and writes the points that are
 // wanted. Weights are made a tile of items at a time in shared memory. Loads and stores of a block
 // are contiguous along the features.
-// Traffic: n D values and M D results; the walk starts at the tail even where only some points of
+// Traffic: n D values and M D results; the scan starts at the tail even where only some points of
 // an instance are wanted, so chunks should be large. Any strides and types, H = 1.
 #include "launch.cuh"
 
@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
+// Writes the pooled vectors of the wanted points.
 template <typename V, typename S>
 __global__ void __launch_bounds__(kThreads) pool_prefixes(const FAE_PARAMETER PooledParams p) {
   FAE_SHARED(shared);
@@ -69,7 +70,8 @@ __global__ void __launch_bounds__(kThreads) pool_prefixes(const FAE_PARAMETER Po
         const std::int64_t i = p.order[t0 + (p.keep ? t : n - 1 - t)];
         const bool inside = i >= 0 && i < n;
         items[team.rank] = inside ? static_cast<int>(i) : 0;
-        // A score as it is where the largest survivor is the scale, else a weight.
+        // The score itself where weights underflow and the largest survivor is the scale, else a
+        // weight.
         double e = inside ? attention(static_cast<int>(i)) : not_a_number();
         if (lost(e)) {
           e = not_a_number();

@@ -25,15 +25,15 @@ namespace fae {
 #if !defined(FAE_ROWS)
 #define FAE_ROWS 4
 #endif
-constexpr int kRows = FAE_ROWS;
-constexpr int kPackRows = 1024;  // many, whatever a pack has
+constexpr int kRows = FAE_ROWS;  // rows that a group of lanes projects at once
+constexpr int kPackRows = 1024;  // rows for which packs choose their lanes, whatever they have
 
 template <typename V, int kVec>
 struct Vector {
   V item[kVec];
 };
 
-// `kVec` consecutive elements, read once and not kept in L1.
+// Loads `kVec` consecutive elements that are read once, past L1.
 template <typename V, int kVec>
 FAE_DEV Vector<V, kVec> load_stream(const V* address) {
   Vector<V, kVec> result;
@@ -49,6 +49,7 @@ FAE_DEV Vector<V, kVec> load_stream(const V* address) {
   return result;
 }
 
+// Loads `kVec` consecutive elements of the head through L1.
 template <typename S, int kVec>
 FAE_DEV Vector<S, kVec> load_head(const S* address) {
   Vector<S, kVec> result;
@@ -102,11 +103,11 @@ FAE_DEV void reduce_scatter(const Acc (&sums)[kCount], int first, int offset, in
   }
 }
 
-// The partial sums of this lane's features over kRows rows and classes c0 … c0 + kClasses - 1.
+// Sums this lane's features over kRows rows and classes c0 … c0 + kClasses - 1.
 template <typename V, typename S, typename Acc, int kVec, int kClasses>
 FAE_DEV void project_features(const RowBlock& rows, const V* const (&row)[kRows], int q, int c0,
                               Acc (&sums)[kRows * kClasses], Acc (&squares)[kRows]) {
-  // Features at a time: of 16-bit values the others wait packed.
+  // Features converted at a time: the other 16-bit values of a vector wait packed.
   constexpr int kPart = kVec < 4 ? kVec : 4;
   const S* head = static_cast<const S*>(rows.head) + launder(q * kVec);  // one address that moves
   const int D = rows.D;
@@ -151,9 +152,9 @@ FAE_DEV void project_features(const RowBlock& rows, const V* const (&row)[kRows]
   }
 }
 
-// Returns the largest squared norm among the rows this thread's group read; each lane has it. A
-// call a variant, so that each has registers of its own; what it needs outside the loop over
-// features it reads from shared memory again.
+// Projects rows, a group of lanes a row. Returns the largest squared norm among the rows this
+// thread's group read; each lane has it. Each variant is a call, so that it has registers of its
+// own; what it needs outside the loop over features it reads from shared memory again.
 template <typename V, typename S, typename Acc, int kVec, int kClasses>
 FAE_NOINLINE __device__ double project_tile(int at) {
   FAE_SHARED(shared);
@@ -211,10 +212,10 @@ FAE_NOINLINE __device__ double project_tile(int at) {
   return largest;
 }
 
-// The same where rows have up to kFloatSpan features: a lane has a row of its own, so that nothing
-// is added up across lanes. 64 bytes of each row at a time, and the head's of the same features,
-// are on their way in registers while those before them are in shared memory, whence a lane reads
-// 16 of its own and all lanes the same 16 of the head.
+// Projects rows of up to kFloatSpan features, a lane a row, so that nothing is added across lanes.
+// 64 bytes of each row at a time, and the head's of the same features, are in flight to registers
+// while those before them are in shared memory, whence a lane reads 16 of its own and all lanes the
+// same 16 of the head. Returns the largest squared norm among this lane's rows.
 template <typename V, int kClasses>
 FAE_NOINLINE __device__ double project_lanes(int at) {
   FAE_SHARED(shared);
@@ -341,7 +342,8 @@ FAE_NOINLINE __device__ double project_lanes(int at) {
   return largest;
 }
 
-// The threads a row: as few steps as possible for this number of rows, then as few as possible.
+// Chooses the lanes a row: as few steps as possible for this number of rows, then as few lanes as
+// possible.
 FAE_DEV int choose_lanes(int n, int vectors, int size) {
   int best = 8, best_steps = 0x7fffffff;
   for (int lanes = 8; lanes <= 32; lanes <<= 1) {
@@ -414,8 +416,8 @@ FAE_DEV double project_rows(int at, std::int32_t dtype) {
   }
 }
 
-// n rows from `row` on, or those that `items` counts from there; `stage` is where in shared memory
-// they may be staged, of `room` bytes for the team.
+// Describes n rows from `row` on, or those that `items` counts from there; `stage` is the byte of
+// shared memory where they may be staged, with `room` bytes for the team.
 template <typename S>
 FAE_DEV RowBlock row_block(const Launch& launch, std::int64_t row, int n, int size, int s_stride,
                            S* s, unsigned char* bad, int stage, std::int64_t room,

@@ -11,15 +11,16 @@
 
 namespace fae {
 
-// How wrong a mean over the others may get through subtraction before it is summed again.
+// The largest error of a mean over the others by subtraction; beyond it, they are summed again.
 constexpr double kSafeError = 1e-9;
 
+// Says whether item i has weight.
 template <typename S, typename Idx>
 FAE_DEV bool is_positive(const View<S, Idx>& v, const Facts& f, int i) {
   return f.underflow ? v.score(i) > -infinity() : v.a[i] > 0;
 }
 
-// g_i = p_y Σ_c p_c (s_{i,y} − s_{i,c}).
+// Finds the gradients g_i = p_y Σ_c p_c (s_{i,y} − s_{i,c}).
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void find_gradients(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
 #pragma unroll 1
@@ -33,8 +34,9 @@ FAE_DEV void find_gradients(const Team<kWarp>& team, const View<S, Idx>& v, cons
   team.sync();
 }
 
-// renorm_i = a_i (g_i − ḡ_i), ḡ_i the weighted mean of g over the others: a contiguous chunk of
-// items a thread, sums of other threads by a scan in both directions, of its own directly.
+// Finds the keys renorm_i = a_i (g_i − ḡ_i), ḡ_i the weighted mean of g over the others: a thread
+// has a contiguous chunk of items; a scan in both directions gives the sums over other threads'
+// items, those over its own are added up for each item.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void find_renormalized(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f) {
   const int chunk = ceil_div(v.n, team.size);
@@ -47,8 +49,8 @@ FAE_DEV void find_renormalized(const Team<kWarp>& team, const View<S, Idx>& v, c
     slope += v.a[i] * v.g[i];
   }
   double mass_below, mass_above, slope_below, slope_above;
-  team.exclusive(mass, mass_below, mass_above);
-  team.exclusive(slope, slope_below, slope_above);
+  team.prefix_suffix_sums(mass, mass_below, mass_above);
+  team.prefix_suffix_sums(slope, slope_below, slope_above);
 #pragma unroll 1
   for (int i = begin; i < end; ++i) {
     double others = 0, sum = 0;
@@ -80,8 +82,8 @@ FAE_DEV void find_renormalized(const Team<kWarp>& team, const View<S, Idx>& v, c
   }
 }
 
-// What erasing item i alone does, from the others' weight and margins. Returns whether a compared
-// sum is a near-tie.
+// Writes what erasing item i alone does, as results and keys, from the others' weight and margins.
+// Returns whether a compared sum is a near-tie.
 template <typename S, typename V, typename F, typename Margin>
 FAE_DEV bool write_single(const V& v, const F& f, int i, double others, bool write_out,
                           Margin margin) {
@@ -133,8 +135,8 @@ FAE_DEV bool write_single(const V& v, const F& f, int i, double others, bool wri
   return near;
 }
 
-// Every item alone, of a long instance those of the loop. `write_out` is false where only the keys
-// of a ranking are wanted.
+// Erases every item alone, of a long instance those that the loop state names. `write_out` is false
+// where only the keys of a ranking are wanted.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void erase_singles(bool write_out) {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -161,8 +163,8 @@ FAE_NOINLINE __device__ void erase_singles(bool write_out) {
     }
     return;
   }
-  // |m_{i,c}| <= 2 a_i (max ‖h‖ max ‖W‖ + max |b|), and a total has gone through as many sums as
-  // this one after the other: so this bounds its rounding.
+  // Bounds the rounding of a total: |m_{i,c}| <= 2 a_i (max ‖h‖ max ‖W‖ + max |b|), and as many
+  // additions follow one another.
   const int chunk = class_chunk(n, C, team.size);
   const double rounding = 2.3e-16 * (chunk + ceil_div(n, chunk)) * 2 * f.tolerance / kTieTolerance;
   double* const again = v.sums + static_cast<std::int64_t>(team.warp()) * C;
@@ -228,8 +230,8 @@ FAE_NOINLINE __device__ void erase_singles(bool write_out) {
   note_near(part, near && write_out);
 }
 
-// The word by which the minimal set's order for class c sorts item i: its margin, items without
-// weight last; where weights underflow, by sign and then by log |m_{i,c}|.
+// Makes the sort word of item i in the minimal set's order for class c: its margin, items without
+// weight last; where weights underflow, its sign and then log |m_{i,c}|.
 template <typename S, typename Idx>
 FAE_DEV Word margin_word(const View<S, Idx>& v, const Facts& f, int i, int c) {
   if (!f.finite || !is_positive(v, f, i)) return 0;
@@ -240,15 +242,15 @@ FAE_DEV Word margin_word(const View<S, Idx>& v, const Facts& f, int i, int c) {
   return d > 0 ? (3ull << 62) | size : d < 0 ? (1ull << 62) | ((~size << 2) >> 2) : 2ull << 62;
 }
 
-// What the keys of a random order of an instance share.
+// Finds the random stream that the keys of a random order of an instance share.
 template <typename V>
 FAE_DEV std::uint64_t stream_of(const V& v, const DeviceRanking& ranking) {
   const auto order = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(ranking.data));
   return random_stream(v.launch.p.seed, order, v.launch.p.ids[v.b]);
 }
 
-// The 64-bit word by which a ranking sorts item i; larger is earlier. `stream` is what stream_of
-// says of a random one.
+// Makes the 64-bit sort word of item i in a ranking; larger is earlier. `stream` is stream_of's for
+// a random one.
 template <typename V>
 FAE_DEV Word ranking_word(const V& v, const DeviceRanking& ranking, bool finite,
                           std::uint64_t stream, int i) {
@@ -279,7 +281,8 @@ FAE_DEV Word ranking_word(const V& v, const DeviceRanking& ranking, bool finite,
   }
 }
 
-// The word of item i in the turn's r-th order; a call, since sorts ask for it often.
+// Makes the sort word of item i in the r-th order from the loop state's row on; not inlined, since
+// sorts ask for it in many places.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ Word word_of(int r, int i) {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -292,14 +295,14 @@ FAE_NOINLINE __device__ Word word_of(int r, int i) {
   return ranking_word(v, ranking, f.finite, stream, i);
 }
 
-// Where a long instance's pairs are between passes.
+// Finds the memory of a long instance's pairs between passes.
 template <typename S>
 FAE_DEV Pairs spare_pairs(const View<S, std::uint32_t>& v) {
   return Pairs{v.buffer + v.launch.p.T, v.orders + 2 * v.launch.p.T};
 }
 
-// Sorts the turn's orders at once, rankings into v.orders [count, n], one of the minimal set's into
-// v.min_order.
+// Sorts the loop state's orders at once: rankings into v.orders [count, n], one of the minimal
+// set's into v.min_order.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void sort_rankings() {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -326,8 +329,8 @@ FAE_NOINLINE __device__ void sort_rankings() {
   }
 }
 
-// Whether erasing `size` items cannot bring class c's sum near zero: the sum of the `size` largest
-// margins is at most Σ max(m − t, 0) + size · t for every t >= 0, and a few t are tried.
+// Says whether erasing `size` items cannot bring class c's sum near zero: the sum of the `size`
+// largest margins is at most Σ max(m − t, 0) + size · t for every t >= 0, and a few t are tried.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV bool cannot_flip(const Team<kWarp>& team, const View<S, Idx>& v, const Facts& f, int c,
                          int size, double t) {
@@ -359,9 +362,9 @@ FAE_DEV bool cannot_flip(const Team<kWarp>& team, const View<S, Idx>& v, const F
   return false;
 }
 
-// The minimal set is searched class by class, the runner-up first: its set is mostly the smallest,
-// which spares the other classes' sorts. The steps are calls of sweep_instance, sorts among them,
-// so that nothing waits in registers while a sort runs.
+// Begins the search for the minimal set, which goes class by class, the runner-up first: its set is
+// mostly the smallest, which spares the other classes' sorts. The steps are calls of find_minimal,
+// sorts among them, so that nothing waits in registers while a sort runs.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void init_minimal() {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -376,7 +379,7 @@ FAE_NOINLINE __device__ void init_minimal() {
   part.team.sync();
 }
 
-// The class to sort by in step 0 … C - 1, -1 for none.
+// Chooses the class to sort by in step 0 … C - 1, -1 for none.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ int minimal_class() {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -391,8 +394,8 @@ FAE_NOINLINE __device__ int minimal_class() {
   return cannot_flip(part.team, v, f, c, size, m.threshold) ? -1 : c;
 }
 
-// Walks the order in min_order, of the turn's class: its smallest flipping set, and whether that is
-// the best.
+// Scans the order in min_order, of the loop state's class, for its smallest flipping set, and keeps
+// that where it is the best.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void judge_minimal() {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -415,9 +418,9 @@ FAE_NOINLINE __device__ void judge_minimal() {
       margin += v.a[i] * v.difference(i, y, c);
       mass += v.a[i];
     }
-    team.exclusive(margin, unused, above);
+    team.prefix_suffix_sums(margin, unused, above);
     margin = above;
-    team.exclusive(mass, unused, above);
+    team.prefix_suffix_sums(mass, unused, above);
     mass = above;
   }
 #pragma unroll 1
@@ -507,7 +510,8 @@ FAE_NOINLINE __device__ void finish_minimal() {
   note_near(part, judged && m.nearest <= (found ? m.size : f.positives));
 }
 
-// The greedy order. `v.bad` marks what is taken: nothing is bad here, and it is restored.
+// Finds the greedy order of the round's ranking `row`. `v.bad` marks what is taken: nothing is bad
+// here, and it is restored.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void find_greedy(int row) {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -593,8 +597,8 @@ FAE_NOINLINE __device__ void find_greedy(int row) {
   team.sync();
 }
 
-// Those of the turn's orders that no sort of keys gives, and all of them as a result where that is
-// wanted.
+// Places those of the loop state's orders that no sort of keys gives, and writes all of them as a
+// result where that is wanted.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void place_orders() {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -630,7 +634,7 @@ FAE_NOINLINE __device__ void place_orders() {
   }
 }
 
-// The keys of the rankings by gradients.
+// Finds the gradients and, where needed, the keys of the renormalised gradient.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void find_slopes(bool renormalized) {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();

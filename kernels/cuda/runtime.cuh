@@ -10,7 +10,7 @@
 #include <cuda_runtime.h>
 #define FAE_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 #define FAE_NOINLINE __noinline__
-// A kernel argument whose address may be taken without a copy in local memory.
+// Marks a kernel argument: its address may be taken without a copy in local memory.
 #define FAE_PARAMETER __grid_constant__
 #else
 #include "emulator/emulator.h"
@@ -54,7 +54,7 @@ FAE_DEV float to_real(Float16 x) {
 #endif
 }
 
-// Element `index` of an array whose type is known at run time, as float64.
+// Loads element `index` of an array whose type is known at run time, as float64.
 FAE_DEV double load_real(const void* array, std::int32_t dtype, std::int64_t index) {
   switch (dtype) {
     case kFloat32:
@@ -72,9 +72,9 @@ FAE_DEV bool is_finite(double x) { return fabs(x) <= DBL_MAX; }
 FAE_DEV bool is_nan(double x) { return x != x; }
 FAE_DEV double infinity() { return HUGE_VAL; }
 
-// The same number or address, from here on one that the compiler knows nothing of: what follows
-// from it is computed again instead of being kept, through calls and loops, in registers that there
-// are not.
+// Returns x through an optimisation barrier: the compiler knows nothing of the result, so that it
+// computes again what follows from x (rematerialises) instead of keeping it live through calls and
+// loops. Saves registers.
 FAE_DEV int launder(int x) {
 #if defined(__CUDACC__)
   asm volatile("" : "+r"(x));
@@ -92,7 +92,7 @@ FAE_DEV T* launder(T* address) {
 
 FAE_DEV int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-// The smallest power of two that is at least x >= 1.
+// Returns the smallest power of two that is at least x >= 1.
 __host__ FAE_DEV int next_power_of_two(int x) {
   int p = 1;
   while (p < x) p <<= 1;

@@ -1,16 +1,22 @@
-// Every prefix of rankings whose orders are known (engine contract, section 2).
+// Scans of rankings whose orders are known: the decision at every prefix, the first flip, curves
+// (engine contract, section 2).
 //
 // With t = 0 … n - 1 counting the items in the order in which they join the survivors (the tail of
 // the ranking first; its head first in direction `keep`), point k holds the sums
 //   A_k = Σ a_j,   M_{k,c} = Σ a_j [(s_{j,y} + b_y) − (s_{j,c} + b_c)]   over the survivors j,
 // and the decision has left y where some M_{k,c} < 0, or = 0 with c < y.
 //
-// Mapping with curves, or of what is out of the ordinary (scan_short and scan_long say theirs): a
-// group of class_lanes(C) lanes walks one chunk of one ranking, a lane one class (more where
-// C > 32); the groups of a team share the rankings of a round and then their chunks. First every
-// group sums its chunk, then starts from the sums of the chunks before it and looks at every point.
-// Whether a point flips is a ballot within the group. Float64 throughout; a chunk of its own for
-// every eight items at least, so that short instances are summed in exactly one order.
+// Three mappings, which choose_mapping chooses from:
+//   - scan_short: a thread a chunk of at most 64 ranks of one ranking. Not with curves, nor where
+//     something is not finite, nothing has mass or weights underflow.
+//   - scan_long: the block one ranking, kStretch ranks a thread at a time. Likewise.
+//   - scan_classes: a group of class_lanes(C) lanes a chunk, a lane one class (more where C > 32).
+// All are segmented scans: every chunk is summed, the sums of the chunks before it are its start,
+// and a second pass looks at every point. In scan_classes the groups of a team share the rankings
+// of a round and then their chunks, and a point flips where a ballot within the group says so.
+// Float64 throughout; a chunk has eight ranks at least, so that short instances are summed in one
+// order.
+//
 // Traffic: shared memory only (the order, n weights, n C contributions a ranking, twice), plus the
 // curves that are asked for.
 #pragma once
@@ -19,7 +25,7 @@
 
 namespace fae {
 
-// One class's share of the Jensen-Shannon divergence, natural logarithm:
+// Returns one class's share of the Jensen-Shannon divergence, natural logarithm:
 // ½ [p log(p/m) + q log(q/m)] = ¼ (p + q) [(1+x) log(1+x) + (1−x) log(1−x)], x = (p−q)/(p+q).
 // The bracket is never negative; near 0 its series Σ x^{2k} / (k (2k − 1)) does not cancel.
 FAE_DEV double js_term(double p, double q) {
@@ -42,7 +48,7 @@ FAE_DEV double clamp_js(double js) {
   return js < 0 ? 0.0 : js > kLn2 ? kLn2 : js;
 }
 
-// The class with the smaller value, the lower class on ties.
+// Keeps the class with the smaller value, the lower class on ties.
 FAE_DEV void take_smaller(double& value, int& c, double other, int other_c) {
   if (other < value || (other == value && other_c < c)) {
     value = other;
@@ -50,6 +56,7 @@ FAE_DEV void take_smaller(double& value, int& c, double other, int other_c) {
   }
 }
 
+// Reduces `value` over aligned groups of `lanes` lanes, a power of two.
 template <typename Op>
 FAE_DEV double group_reduce(double value, int lanes, Op op) {
   for (int o = lanes >> 1; o > 0; o >>= 1) value = op(value, __shfl_xor_sync(kAllLanes, value, o));
@@ -61,6 +68,7 @@ FAE_DEV double group_sum(double value, int lanes) {
 FAE_DEV double group_min(double value, int lanes) {
   return group_reduce(value, lanes, [](double a, double b) { return a < b ? a : b; });
 }
+// Finds the class with the smallest value of a group, the lowest class on ties.
 FAE_DEV int group_smallest(double value, int c, int lanes) {
   for (int o = lanes >> 1; o > 0; o >>= 1) {
     const double other = __shfl_xor_sync(kAllLanes, value, o);
@@ -70,16 +78,17 @@ FAE_DEV int group_smallest(double value, int c, int lanes) {
   return c;
 }
 
-// The sums of one lane's classes over the survivors so far.
+// The sums of one lane's classes over the survivors so far; `add` writes them.
 template <bool kOne>
 struct Survivors {
-  double margin = 0, weighted = 0;  // of the lane's class where it has one
-  double* several;                  // [2, C] of the group where a lane has several
-  double mass = 0;                  // Σ of original weights
-  double total = 0;  // Σ of the weights in use: relative to `top` on the underflow path
-  double top = -HUGE_VAL;
-  int bad = 0;
+  double margin = 0, weighted = 0;  // Σ w m and Σ w s of the lane's class, where it has one
+  double* several;                  // [2, C] the same of the group, where a lane has several
+  double mass = 0;                  // Σ of the normalised weights
+  double total = 0;        // Σ of the weights in use: where they underflow, e^(score - top)
+  double top = -HUGE_VAL;  // the largest score so far, where weights underflow
+  int bad = 0;             // items that are not finite
 
+  // Calls f(class, margin, weighted) for each class of this lane.
   template <typename F>
   FAE_DEV void for_classes(int lane, int lanes, int C, F f) {
     if (kOne) {
@@ -105,6 +114,7 @@ struct Survivors {
     return 1;
   }
 
+  // Adds item i to the sums, to `weighted` only where the curve of logits needs it.
   template <typename S, typename Idx>
   FAE_DEV void add(const View<S, Idx>& v, const Facts& f, bool weighted_too, int i, int lane,
                    int lanes) {
@@ -126,7 +136,7 @@ struct Survivors {
   }
 };
 
-// No prefix of the launch's ranking `row` flips instance b.
+// Writes that no prefix of the launch's ranking `row` flips instance b.
 FAE_DEV void write_never(const Launch& launch, int row, std::int64_t b) {
   const std::int64_t at = (launch.row0 + row) * launch.p.B + b;
   write_int(launch.p.first_flip, at, -1);
@@ -134,7 +144,7 @@ FAE_DEV void write_never(const Launch& launch, int row, std::int64_t b) {
   if (launch.p.removed_mass != nullptr) launch.p.removed_mass[at] = not_a_number();
 }
 
-// Walks the turn's rankings, whose orders are in v.orders.
+// Scans the loop state's rankings, whose orders are in v.orders, by groups of class lanes.
 template <bool kWarp, bool kOne, typename S, typename Idx>
 FAE_NOINLINE __device__ void scan_classes() {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -147,7 +157,8 @@ FAE_NOINLINE __device__ void scan_classes() {
   const Needs& needs = launch.needs;
   constexpr bool kDouble = sizeof(S) == 8;
   const int n = v.n, C = v.C, y = f.label;
-  // Conditions as numbers, laundered: predicates that wait for the next phase are spilled.
+  // Conditions as numbers, laundered where they are asked: predicates that wait for the next phase
+  // are spilled.
   const int keep = p.keep;
   const int judged = f.finite && f.has_mass ? 1 : 0;
   const int lanes = class_lanes(C);
@@ -220,7 +231,7 @@ FAE_NOINLINE __device__ void scan_classes() {
       }
     }
 
-    // The smallest of the lane's own margins, the label's being zero.
+    // Finds the smallest of the lane's own margins, the label's being zero.
     const auto own_smallest = [&](double& value, int& c) {
       value = HUGE_VAL;
       c = C;
@@ -229,6 +240,7 @@ FAE_NOINLINE __device__ void scan_classes() {
       });
     };
 
+    // Writes point k of the wanted curves; `full`: nothing is erased.
     const auto write_curves = [&](bool on, int k, bool full) {
       const bool survive = sums.total > 0;
       const bool lost = sums.bad > 0 || !f.bias_finite;
@@ -371,32 +383,27 @@ FAE_NOINLINE __device__ void scan_classes() {
   note_near(part, near_tie);
 }
 
-// The same where nothing is out of the ordinary: finite, some mass, no underflow, no curves.
-//
-// Mapping: a thread a chunk of ranks (at most 64) of one ranking, up to 32 threads a ranking, and
-// kTile classes at once. Each thread sums its chunk, a scan over the ranking's threads gives the
-// sums of the chunks before it, and a second pass marks the points that flip or are near-ties in
-// two words of bits. Which of them comes first is found from the words.
-constexpr int kTile = 3;
-constexpr int kMostRanks = 64;
+constexpr int kTile = 3;        // classes that scan_short and scan_long take at once
+constexpr int kMostRanks = 64;  // ranks a thread of scan_short, a bit each
 
-// Threads a ranking: a power of two, at most a warp.
+// Says how many threads scan a ranking: a power of two, at most a warp.
 FAE_DEV int scan_threads(int size, int count) {
   int threads = 32;
   while (threads * count > size) threads >>= 1;
   return threads;
 }
 
+// Says how many ranks each of them scans.
 FAE_DEV int scan_chunk(int n, int threads) {
   const int chunk = ceil_div(n, threads);
   return chunk < 8 ? 8 : chunk;
 }
 
-// The classes that are walked at once, all but the label y; the last one again where no more are
-// left.
+// The kTile classes that are scanned at once, of all but the label y; the last one again where no
+// more are left.
 struct ClassTile {
   int y;
-  int classes[kTile];
+  int classes[kTile];  // the constructor writes them and their biases
   double own_bias;
   double bias[kTile];
 
@@ -411,7 +418,7 @@ struct ClassTile {
     }
   }
 
-  // margins[j] += m of item i, which weighs a.
+  // Adds the margins of item i, which weighs a.
   template <typename S, typename Idx>
   FAE_DEV void add(const View<S, Idx>& v, int i, double a, double (&margins)[kTile]) const {
     const S* row = v.s + static_cast<std::int64_t>(i) * v.cs;
@@ -420,7 +427,7 @@ struct ClassTile {
     for (int j = 0; j < kTile; ++j) margins[j] += a * (own - (row[classes[j]] + bias[j]));
   }
 
-  // Whether a class has left the label behind, and whether one is close to it.
+  // Says whether a class is ahead of the label, and whether one is a near-tie.
   FAE_DEV void judge(const double (&margins)[kTile], double tolerance, bool& below,
                      bool& near) const {
     below = near = false;
@@ -432,6 +439,12 @@ struct ClassTile {
   }
 };
 
+// Scans the loop state's rankings, a thread a chunk of at most kMostRanks ranks: finite, some mass,
+// no underflow, no curves.
+//
+// Up to 32 threads share a ranking. Each sums its chunk, a scan over the ranking's threads gives
+// the sums of the chunks before it, and a second pass marks the points that flip or are near-ties
+// in two words of bits. Which of them comes first is found from the words.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void scan_short() {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -572,12 +585,12 @@ FAE_NOINLINE __device__ void scan_short() {
                                                 : close >= 0 && close >= event));
 }
 
-// The same for a ranking of a long instance, where 32 threads have no bits for all ranks: the block
-// walks it, kStretch ranks a thread at a time. The sums before a step, and those before the last
-// step that flips, are kept in scratch memory. That the loop over points is written out here as in
-// scan_short is for the registers: every way of saying it once that was tried spills.
-constexpr int kStretch = 8;
+constexpr int kStretch = 8;  // ranks a thread of scan_long takes in one step
 
+// Scans the loop state's ranking of a long instance, for whose ranks 32 threads have no bits: the
+// block goes through it in steps, kStretch ranks a thread. The sums before a step, and those before
+// the last step that flips, are kept in scratch memory. Duplicates the loops of scan_short on
+// purpose: sharing them spilled in every variant tried.
 template <typename S>
 FAE_NOINLINE __device__ void scan_long() {
   using Idx = std::uint32_t;
@@ -597,8 +610,8 @@ FAE_NOINLINE __device__ void scan_long() {
   const auto item = [&](int t) {
     return static_cast<int>(order[launder(keep) != 0 ? t : n - 1 - t]);
   };
-  // What a step carries over is in the one of two halves that it does not read; the scan of the
-  // mass has the barriers that keep steps apart.
+  // Double buffer: a step writes the sums for the next one into the half that it does not read; the
+  // scan of the mass has the barriers between steps.
   for (int c = team.rank; c < C; c += team.size) carries[c] = 0;
   int event = keep != 0 ? n : -2, close = event, saved_base = 0;
   double mass_before = 0, saved_mass = 0;
@@ -622,12 +635,12 @@ FAE_NOINLINE __device__ void scan_long() {
         mass += a;
         tile.add(v, i, a, sums);
       }
-      mass = mass_before + team.below(mass, step_mass);
+      mass = mass_before + team.prefix_sum(mass, step_mass);
 #pragma unroll
       for (int j = 0; j < kTile; ++j) {
         double step_sum;
         const double before = carry[tile.classes[j]];
-        sums[j] = before + team.below(sums[j], step_sum);
+        sums[j] = before + team.prefix_sum(sums[j], step_sum);
         if (team.leads()) next[tile.classes[j]] = before + step_sum;
       }
 #pragma unroll 2
@@ -705,7 +718,8 @@ FAE_NOINLINE __device__ void scan_long() {
 
 enum class ScanMapping { kShort, kLong, kClassLanes };
 
-// How the turn's rankings are walked. A block's own instances hardly outgrow 2,048 ranks.
+// Chooses how the loop state's rankings are scanned. Instances in a block's shared memory hardly
+// outgrow 2,048 ranks.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ ScanMapping choose_mapping() {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -719,7 +733,7 @@ FAE_NOINLINE __device__ ScanMapping choose_mapping() {
                              : ScanMapping::kClassLanes;
 }
 
-// Walks the turn's rankings.
+// Scans the loop state's rankings.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void scan_rankings() {
   const ScanMapping mapping = choose_mapping<kWarp, S, Idx>();

@@ -19,6 +19,7 @@ namespace fae {
 
 using Word = std::uint64_t;
 
+// Puts the larger word first.
 template <typename W>
 FAE_DEV void order_pair(W& low, W& high) {
   const W a = low, b = high;
@@ -27,7 +28,7 @@ FAE_DEV void order_pair(W& low, W& high) {
   high = swap ? a : b;
 }
 
-// Sorts the words of one thread.
+// Sorts the words of one thread, the largest first.
 template <typename W, int kE>
 FAE_DEV void sort_registers(W (&v)[kE]) {
 #pragma unroll
@@ -55,7 +56,7 @@ FAE_DEV void exchange(const Team<kWarp>& team, Word (&v)[kE], int mask, bool kee
     mine = (mine > other) == keep_larger ? mine : other;
   };
   if (kWarp || mask < 32) {
-    // Elements e and kE - 1 - e of a flip together, so that no more than two words are on the way.
+    // Elements e and kE - 1 - e of a flip together, so that no more than two words are in flight.
 #pragma unroll
     for (int e = 0; e < (kFlip ? kE / 2 : kE); ++e) {
       const int f = kFlip ? kE - 1 - e : e;
@@ -103,7 +104,7 @@ FAE_DEV void sort_segments(const Team<kWarp>& team, Word (&v)[kE], int P, Word* 
 template <bool kWarp, int kE, typename Idx, typename KeyOf>
 FAE_DEV void sort_orders(const Team<kWarp>& team, int count, int n, int P, Word* buffer, Idx* order,
                          KeyOf word) {
-  // Real words are never 0, the padding is.
+  // An item's word is never 0, the padding is.
   const Word low = 2 * static_cast<Word>(P) - 1;
   const int first = team.rank * kE;
   const int segment = first / P;
@@ -117,7 +118,8 @@ FAE_DEV void sort_orders(const Team<kWarp>& team, int count, int n, int P, Word*
   }
   sort_segments<kWarp, kE>(team, v, P, buffer);
   const int last = launder(n);
-  // Bit e: this thread's element e agrees with the one before it in all the bits that are left.
+  // Bit e: this thread's element e agrees with the one before it in all bits of the key that the
+  // word holds.
   unsigned ties = 0;
 #pragma unroll
   for (int e = 0; e < kE; ++e) {
@@ -126,7 +128,7 @@ FAE_DEV void sort_orders(const Team<kWarp>& team, int count, int n, int P, Word*
     if (e > 0 && ((v[e] ^ v[e - 1]) & ~low) == 0) ties |= 1u << e;
   }
   const Word before = __shfl_up_sync(kAllLanes, v[kE - 1], 1);
-  // A warp's first thread does not see the warp below: its keys are looked at in full.
+  // A warp's first thread does not see the warp below: it compares full keys.
   if (start > 0 && (team.lane() == 0 || ((v[0] ^ before) & ~low) == 0)) ties |= 1u;
   team.sync();
   bool wrong = false;
@@ -138,8 +140,7 @@ FAE_DEV void sort_orders(const Team<kWarp>& team, int count, int n, int P, Word*
     wrong = wrong || a < b;
   }
   if (!team.any(wrong)) return;
-  // Exact order among such neighbours, by odd-even transposition; those with equal keys are in
-  // their order already.
+  // Odd-even transposition sort by the full keys; items with equal keys are in their order already.
   bool swapped = true;
   while (swapped) {
     swapped = false;
@@ -162,24 +163,26 @@ FAE_DEV void sort_orders(const Team<kWarp>& team, int count, int n, int P, Word*
   }
 }
 
-// More than the team has registers for: (key, position) pairs in device memory. Tiles are sorted in
-// shared memory, then runs of sorted tiles are merged two by two, a tile of the result at a time.
-// Tiles of a pass do not depend on each other: they are one block's or many blocks'.
+// Merge sort of what a team has no registers for: (key, position) pairs in device memory. Tiles are
+// sorted in shared memory, then runs of sorted tiles are merged two by two, a tile of the result at
+// a time. Tiles of a pass do not depend on each other: one block takes them, or many blocks share
+// them.
 constexpr int kTilePairs = 4096;
 constexpr int kTileBytes = kTilePairs * 12;
 
 struct Pairs {
-  Word* keys;
-  std::uint32_t* order;
+  Word* keys;            // [n] full keys
+  std::uint32_t* order;  // [n] positions
 };
 
-// Passes of merges that n pairs take.
+// Counts the passes of merges that n pairs take.
 __host__ FAE_DEV int merge_passes(std::int64_t n) {
   int passes = 0;
   for (std::int64_t width = kTilePairs; width < n; width *= 2) ++passes;
   return passes;
 }
 
+// Puts the pair with the larger key first, of equal ones that with the lower position.
 FAE_DEV void order_memory(const Pairs& pairs, int low, int high) {
   const Word a = pairs.keys[low], b = pairs.keys[high];
   const std::uint32_t i = pairs.order[low], j = pairs.order[high];
@@ -190,6 +193,7 @@ FAE_DEV void order_memory(const Pairs& pairs, int low, int high) {
   pairs.order[high] = i;
 }
 
+// Lays out a tile in shared memory.
 FAE_DEV Pairs tile_pairs(unsigned char* tile) {
   return Pairs{reinterpret_cast<Word*>(tile),
                reinterpret_cast<std::uint32_t*>(tile + kTilePairs * 8)};
@@ -229,7 +233,8 @@ FAE_DEV void sort_tile(const Team<false>& team, unsigned char* tile, int n, int 
   team.sync();
 }
 
-// How many of the first `count` of two merged runs are of the first one, which wins ties.
+// Counts how many of the first `count` pairs of two merged runs are of the first one, which wins
+// ties (merge path).
 FAE_DEV int merge_split(const Word* first, int first_count, const Word* second, int second_count,
                         int count) {
   int low = count > second_count ? count - second_count : 0;
@@ -245,7 +250,8 @@ FAE_DEV int merge_split(const Word* first, int first_count, const Word* second, 
   return low;
 }
 
-// Of the merge of runs of `width` pairs two by two, the pairs base … base + kTilePairs - 1.
+// Merges runs of `width` pairs two by two; writes the pairs base … base + kTilePairs - 1 of the
+// result.
 FAE_DEV void merge_tile(const Team<false>& team, unsigned char* tile, int n, std::int64_t width,
                         int base, const Pairs& from, const Pairs& to) {
   const Pairs pairs = tile_pairs(tile);
@@ -284,12 +290,12 @@ FAE_DEV void merge_tile(const Team<false>& team, unsigned char* tile, int n, std
   team.sync();
 }
 
-// Where the pairs are before merge pass `pass`, such that the last one leaves them in `end`.
+// Finds where the pairs are before merge pass `pass`, such that the last one leaves them in `end`.
 FAE_DEV Pairs pairs_before(int n, int pass, const Pairs& end, const Pairs& spare) {
   return (merge_passes(n) - pass) % 2 == 0 ? end : spare;
 }
 
-// The whole sort by one block.
+// Sorts n pairs by one block.
 template <typename KeyOf>
 FAE_DEV void sort_long(const Team<false>& team, int n, unsigned char* tile, const Pairs& end,
                        const Pairs& spare, KeyOf word) {

@@ -13,7 +13,7 @@
 // persistent: work is taken from atomic counters; no result depends on who took it.
 //
 // Within a team an instance passes through: zero `bad` | project | weights, sums, label |
-// gradients, minimal set, singles | rounds of rankings: sort, walk | status. While one team sorts,
+// gradients, singles, minimal set | rounds of rankings: sort, scan | status. While one team sorts,
 // others of the multiprocessor load.
 //
 // Traffic: n (D sizeof(V) + sizeof(attention)) bytes read, a few words a ranking written.
@@ -37,7 +37,7 @@ constexpr int kBigThreads = 512;
 constexpr int kLongThreads = 512;
 constexpr int kLongRows = 256;
 
-// Sorts `count` orders from `row` on; see LoopState.
+// Sorts `count` orders from `row` on (see LoopState).
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void sort_rows(int row, int count) {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -49,7 +49,7 @@ FAE_DEV void sort_rows(int row, int count) {
   sort_rankings<kWarp, S, Idx>();
 }
 
-// The order of the minimal set in min_order, and its results where they are wanted.
+// Finds the order of the minimal set, in min_order, and writes its results where they are wanted.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void find_minimal(bool write_out) {
   const auto state = [] { return &state_of<kWarp, S, Idx>(); };
@@ -76,7 +76,7 @@ FAE_NOINLINE __device__ void find_minimal(bool write_out) {
   if (write_out) finish_minimal<kWarp, S, Idx>();
 }
 
-// Gradients, keys, single erasures, the minimal set.
+// Finds what comes before the rankings: gradients, keys, single erasures, the minimal set.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void prepare_keys(const Needs& needs, bool write_singles, bool write_set) {
   if (needs.gradient && part_view<kWarp, S, Idx>().facts.finite) {
@@ -86,7 +86,7 @@ FAE_DEV void prepare_keys(const Needs& needs, bool write_singles, bool write_set
   if (needs.minimal) find_minimal<kWarp, S, Idx>(write_set);
 }
 
-// Sorts and walks `count` rankings from `row` on.
+// Sorts and scans `count` rankings from `row` on.
 template <bool kWarp, typename S, typename Idx>
 FAE_DEV void sweep_rankings(int row, int count) {
   sort_rows<kWarp, S, Idx>(row, count);
@@ -118,6 +118,7 @@ FAE_DEV void init_instance(const Launch& launch, std::int64_t b, std::int64_t t0
   team.sync();
 }
 
+// Zeroes `bad` before the projection marks rows in it.
 template <bool kWarp, typename S, typename Idx>
 FAE_NOINLINE __device__ void clear_bad() {
   const PartView<kWarp, S, Idx> part = part_view<kWarp, S, Idx>();
@@ -125,7 +126,7 @@ FAE_NOINLINE __device__ void clear_bad() {
   part.team.sync();
 }
 
-// `norm2` is the largest squared norm among this thread's rows.
+// Finds the Facts; `norm2` is the largest squared norm among this thread's rows.
 template <bool kWarp, typename S>
 FAE_NOINLINE __device__ void weigh_instance(double norm2) {
   norm2 = part_view<kWarp, S, std::uint16_t>().team.max(norm2);
@@ -133,8 +134,8 @@ FAE_NOINLINE __device__ void weigh_instance(double norm2) {
   weigh<kWarp, S, std::uint16_t>(norm2);
 }
 
-// Sweeps it; one for all block sizes. What lives from part to part is in shared memory, found
-// launder after each.
+// Sweeps the State's instance; one function for all block sizes. What lives from part to part is in
+// shared memory, found again after each.
 template <bool kWarp, typename S>
 FAE_NOINLINE __device__ void sweep_instance() {
   using Idx = std::uint16_t;
@@ -171,6 +172,7 @@ FAE_NOINLINE __device__ void sweep_instance() {
 
 // ---- kernels ----
 
+// Zeroes the counters and finds the norms of the head's rows.
 template <typename S>
 __global__ void __launch_bounds__(256) prepare(const FAE_PARAMETER Launch launch) {
   FAE_SHARED(shared);
@@ -188,8 +190,8 @@ __global__ void __launch_bounds__(256) prepare(const FAE_PARAMETER Launch launch
   if (blockIdx.x == 0 && team.leads()) *launch.counters = Counters{};
 }
 
-// Notes where instance b belongs. Returns whether this warp is to take it, as one to refuse where
-// `broken` is set.
+// Puts instance b on the list of its stage. Returns whether this warp is to take it instead, as one
+// to refuse where `broken` is set.
 FAE_DEV bool take_or_list(const Launch& launch, std::int64_t b, bool& broken) {
   const SweepParams& p = launch.p;
   const std::int64_t t0 = p.offsets[b];
@@ -213,7 +215,7 @@ FAE_DEV bool take_or_list(const Launch& launch, std::int64_t b, bool& broken) {
 }
 
 // Takes the next `launch.grain` instances for this warp: refuses the broken ones, lists the longer
-// ones, keeps the rest in the loop, for packs or one by one. Returns whether there was one.
+// ones, keeps the rest in the loop state, for packs or one by one. Returns whether there was one.
 template <typename S>
 FAE_NOINLINE __device__ bool take_instances(const Launch& launch) {
   const Team<true> team(nullptr);
@@ -252,7 +254,8 @@ FAE_NOINLINE __device__ bool take_instances(const Launch& launch) {
   return true;
 }
 
-// Opens the first of the instances in the turn and takes it out; false where there is none.
+// Takes the next instance out of the loop state and makes its State; false where there is none
+// left.
 template <typename S>
 FAE_NOINLINE __device__ bool next_taken(const Launch& launch) {
   const Team<true> team(nullptr);
@@ -266,7 +269,7 @@ FAE_NOINLINE __device__ bool next_taken(const Launch& launch) {
   return true;
 }
 
-// A warp an instance, or a pack of short ones.
+// Runs stage kWarps: a warp an instance, or a pack of short ones.
 template <typename S>
 FAE_DEV void sweep_warps(const Launch& launch) {
   FAE_SHARED(shared);
@@ -282,7 +285,7 @@ FAE_DEV void sweep_warps(const Launch& launch) {
   }
 }
 
-// Opens the next instance of the stage's list for this block; false where there is none left.
+// Takes the next instance of the stage's list and makes its State; false where there is none left.
 template <typename S>
 FAE_NOINLINE __device__ bool next_listed(const Launch& launch) {
   FAE_SHARED(shared);
@@ -301,7 +304,7 @@ FAE_NOINLINE __device__ bool next_listed(const Launch& launch) {
   return true;
 }
 
-// A block an instance.
+// Runs stages kMid and kBig: a block an instance.
 template <typename S>
 FAE_DEV void sweep_blocks(const Launch& launch) {
   const Team<false> team(nullptr);
@@ -311,13 +314,14 @@ FAE_DEV void sweep_blocks(const Launch& launch) {
 
 // ---- instances that outgrow shared memory ----
 
+// Counts the long instances that are listed.
 FAE_DEV std::int64_t long_count(const Launch& launch) {
   const std::int64_t count = static_cast<std::int64_t>(launch.counters->longs);
   return count < launch.max_longs ? count : launch.max_longs;
 }
 
-// Makes the State of the task lane `task_lane` (-1: none) on the long instance in `slot`, all but
-// its turn; a sort's tile is behind it.
+// Makes the State of the long instance in `slot` for lane `task_lane` (-1: none), all but its loop
+// state; a sort's tile is behind it.
 template <typename S>
 FAE_NOINLINE __device__ void init_long(const Launch& launch, std::int64_t slot, int task_lane,
                                        bool js, bool drop) {
@@ -365,15 +369,17 @@ FAE_NOINLINE __device__ void init_long(const Launch& launch, std::int64_t slot, 
   __syncthreads();
 }
 
-// A stretch of a long instance's items.
+// Consecutive items of a long instance; next_tile makes it.
 struct Tile {
-  std::int64_t number, t0;  // among the instance's, its first item
-  int slot, first, count;   // the instance, items counted from its first; none where count is 0
+  std::int64_t number;  // among the instance's tiles
+  std::int64_t t0;      // the instance's first item in the batch
+  int slot;             // the instance; times `lanes` plus the lane
+  int first, count;     // its items, counted from the instance's first; count 0: no tile is left
 };
 
-// The next tile of `items` items of long instances for this block, which takes the tiles k,
-// k + gridDim, … of them all, of each instance's once a lane: the turn's task is the instance's
-// slot, or slot times `lanes` plus the lane, its first the tile there.
+// Finds this block's next tile of `items` items of long instances. A block takes the tiles k,
+// k + gridDim, … of them all, those of each instance once a lane. In the loop state, `task` is the
+// instance's slot (times `lanes` plus the lane), `first` the tile there.
 FAE_DEV Tile next_tile(const Launch& launch, const LoopState& loop, int items, int lanes = 1) {
   const std::int64_t slots = long_count(launch) * lanes;
   std::int64_t number = loop.first;
@@ -390,7 +396,7 @@ FAE_DEV Tile next_tile(const Launch& launch, const LoopState& loop, int items, i
   return Tile{};
 }
 
-// Turns to the block's first tile.
+// Sets the loop state to the block's first tile.
 template <typename S>
 FAE_DEV void first_tile(const Team<false>& team) {
   if (team.leads()) {
@@ -401,7 +407,7 @@ FAE_DEV void first_tile(const Team<false>& team) {
   team.sync();
 }
 
-// Opens the next tile to project.
+// Takes the next tile of rows to project; false where there is none left.
 template <typename S>
 FAE_NOINLINE __device__ bool next_row_tile(const Launch& launch) {
   FAE_SHARED(shared);
@@ -444,7 +450,7 @@ FAE_NOINLINE __device__ void finish_row_tile(const Launch& launch, double norm2)
   team.sync();
 }
 
-// Contributions of the long instances, all blocks together.
+// Runs stage kProjectLong: all blocks project the rows of all long instances.
 template <typename S>
 FAE_DEV void project_long(const Launch& launch) {
   const Team<false> team(nullptr);
@@ -455,8 +461,8 @@ FAE_DEV void project_long(const Launch& launch) {
   }
 }
 
-// What all blocks but those of `prepare` and the long analysis run. One kernel, so that its parts
-// are compiled once; 128 registers at most, so that four blocks of kSmallThreads or one of
+// Runs a stage of warps, of blocks or of the projection of long instances. One kernel, so that its
+// parts are compiled once; 128 registers at most, so that four blocks of kSmallThreads or one of
 // kBigThreads fit a multiprocessor.
 template <typename S>
 __global__ void __launch_bounds__(kBoundThreads) sweep_kernel(const FAE_PARAMETER Launch launch) {
@@ -472,7 +478,7 @@ __global__ void __launch_bounds__(kBoundThreads) sweep_kernel(const FAE_PARAMETE
   }
 }
 
-// Weights, sums and label of the long instances, a block an instance.
+// Finds the Facts of the long instances, a block an instance.
 template <typename S>
 __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER Launch launch) {
   FAE_SHARED(shared);
@@ -502,7 +508,7 @@ __global__ void __launch_bounds__(kLongThreads) long_facts(const FAE_PARAMETER L
   }
 }
 
-// A near-tie of the State's instance, into its status.
+// Adds a near-tie of the State's instance to its status.
 template <typename S>
 FAE_DEV void add_near_tie(const Launch& launch) {
   const State<S, std::uint32_t>& state = state_of<false, S, std::uint32_t>();
@@ -512,7 +518,8 @@ FAE_DEV void add_near_tie(const Launch& launch) {
   }
 }
 
-// Opens the next tile of items to erase alone, with the State of its instance.
+// Takes the next tile of items to erase alone and makes the State of its instance; false where
+// there is none left.
 template <typename S>
 FAE_NOINLINE __device__ bool next_single_tile(const Launch& launch) {
   FAE_SHARED(shared);
@@ -531,7 +538,7 @@ FAE_NOINLINE __device__ bool next_single_tile(const Launch& launch) {
   return true;
 }
 
-// Single erasures of the long instances, all blocks together.
+// Runs stage kLongSingles: all blocks share the single erasures of all long instances.
 template <typename S>
 FAE_NOINLINE __device__ void share_singles(const Launch& launch) {
   const Team<false> team(nullptr);
@@ -544,12 +551,12 @@ FAE_NOINLINE __device__ void share_singles(const Launch& launch) {
   }
 }
 
-// Whether a ranking is a sort of keys.
+// Says whether a ranking is a sort of keys.
 __host__ FAE_DEV bool sorts_keys(const DeviceRanking& ranking) {
   return ranking.kind != kGivenOrder && ranking.kind != kGreedy && ranking.kind != kMinimal;
 }
 
-// The State of what lane `lane` has to do on the instance in `slot`, its turn that ranking's.
+// Makes the State of the instance in `slot` for lane `lane`, its loop state at that lane's ranking.
 template <typename S>
 FAE_DEV void init_task(const Launch& launch, std::int64_t slot, int lane) {
   const int task = launch.first_task + lane;
@@ -599,7 +606,7 @@ FAE_NOINLINE __device__ bool sort_next_tile(const Launch& launch) {
   return true;
 }
 
-// A pass of the sorts of the long instances' rankings, all blocks together.
+// Runs stages kLongSort and kLongMerge: all blocks share a pass of the sorts of all long instances.
 template <typename S>
 FAE_NOINLINE __device__ void share_sorts(const Launch& launch) {
   const Team<false> team(nullptr);
@@ -611,7 +618,8 @@ FAE_NOINLINE __device__ void share_sorts(const Launch& launch) {
   }
 }
 
-// Gradients and minimal sets, before the keys of lane `lane` of the instance in `slot` are sorted.
+// Finds gradients and minimal set before the keys of lane `lane` of the instance in `slot` are
+// sorted.
 template <typename S>
 FAE_DEV void prepare_task(const Launch& launch, std::int64_t slot, int lane) {
   FAE_SHARED(shared);
@@ -631,7 +639,7 @@ FAE_DEV void prepare_task(const Launch& launch, std::int64_t slot, int lane) {
   prepare_keys<false, S, Idx>(needs, false, task == launch.R);
 }
 
-// What all blocks of the long analysis run behind long_facts: the stage says what.
+// Runs a stage of the long instances behind long_facts.
 template <typename S>
 __global__ void __launch_bounds__(kLongThreads) long_tasks(const FAE_PARAMETER Launch launch) {
   FAE_SHARED(shared);

@@ -21,7 +21,7 @@ struct Team {
         size(kWarp ? 32 : launder(static_cast<int>(blockDim.x))),
         words(scratch) {}
 
-  // Whether this thread is the team's first.
+  // Says whether this thread is the team's first.
   FAE_DEV bool leads() const { return launder(rank) == 0; }
   FAE_DEV int lane() const { return rank & 31; }
   FAE_DEV int warp() const { return rank >> 5; }
@@ -35,10 +35,12 @@ struct Team {
     }
   }
 
-  // The same on all threads, which the compiler then knows: a loop over calls needs no barrier of
-  // convergence, whose state it would spill.
+  // Returns x, which is equal on all threads; the vote tells the compiler so, and a loop over calls
+  // needs no convergence barrier, whose state it would spill.
   FAE_DEV bool make_uniform(bool x) const { return __ballot_sync(kAllLanes, x) != 0; }
 
+  // Reduces `value` over the team, lanes by a butterfly and then warps one after the other: always
+  // in the same order.
   template <typename T, typename Op>
   FAE_DEV T reduce(T value, Op op) const {
     static_assert(sizeof(T) <= 8);
@@ -73,8 +75,8 @@ struct Team {
     return reduce(x ? 1 : 0, [](int a, int b) { return a | b; }) != 0;
   }
 
-  // The sum of `value` over the threads below this one, and over all.
-  FAE_DEV double below(double value, double& total) const {
+  // Returns the exclusive prefix sum of `value` over the threads; `total` is the sum over all.
+  FAE_DEV double prefix_sum(double value, double& total) const {
     double up = value;
 #pragma unroll 1
     for (int o = 1; o < 32; o <<= 1) {
@@ -98,8 +100,8 @@ struct Team {
     return before + sum;
   }
 
-  // The sums of `value` over the threads below and above this one, never by subtraction.
-  FAE_DEV void exclusive(double value, double& below, double& above) const {
+  // Finds the exclusive prefix and suffix sums of `value` over the threads, never by subtraction.
+  FAE_DEV void prefix_suffix_sums(double value, double& below, double& above) const {
     double up = value, down = value;
 #pragma unroll 1
     for (int o = 1; o < 32; o <<= 1) {

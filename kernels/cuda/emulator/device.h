@@ -4,7 +4,7 @@
 
 namespace fae {
 
-// What device_info() says; tests shrink it.
+// Returns what device_info() says, for tests to shrink.
 DeviceInfo& emulated_device();
 
 }  // namespace fae

@@ -56,8 +56,8 @@ using Context = void*;
 using Context = ucontext_t;
 #endif
 
-// Fibers do not return from their first function, so that AddressSanitizer still guards its frame
-// when the memory serves another fiber or, unmapped, another purpose.
+// Unpoisons the stacks: fibers do not return from their first function, so that AddressSanitizer
+// still guards its frame when the memory serves another fiber or, unmapped, another purpose.
 void forget_frames(unsigned char* stacks, std::size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(stacks, bytes);
@@ -72,7 +72,7 @@ struct Fiber {
   Dim3 index;
   unsigned char* stack = nullptr;
   bool finished = false;
-  // What the fiber waits for: its barrier or warp meeting number `waits_for` to be complete.
+  // The fiber waits until *waits_on, which counts complete barriers or warp meetings, is waits_for.
   const std::uint64_t* waits_on = nullptr;
   std::uint64_t waits_for = 0;
 };
@@ -126,8 +126,8 @@ class Block {
     yield_until(&barrier_complete_, target);
   }
 
-  // All 32 lanes leave a word; returns the buffer they left them in, valid until the lane's next
-  // meeting but one.
+  // Leaves a word for the other lanes and waits for theirs; returns the buffer they left them in,
+  // valid until the lane's next meeting but one.
   const std::uint64_t* meet(std::uint64_t mine) {
     Warp& warp = warps_[current_ / 32];
     const std::uint64_t target = warp.complete + 1;
@@ -237,7 +237,8 @@ void arrange(std::vector<T>& list, std::uint64_t& random) {
   }
 }
 
-// Resumes those of `threads` that can go on, up to where each waits; whether there were any.
+// Resumes those of `threads` that can go on, up to where each waits; returns whether there were
+// any.
 bool Block::advance(const std::vector<unsigned>& threads) {
   bool moved = false;
   for (const unsigned t : threads) {
@@ -265,7 +266,7 @@ void Block::run(Dim3 index) {
   forget_frames(stacks_, kStackBytes * threads_);
   std::memset(shared_.get(), 0xFF, shared_bytes_);
   std::memset(shared_.get() + shared_bytes_, kGuard, kGuardBytes);
-  // Who takes turns with whom: all threads, or each warp's among themselves.
+  // The threads that run alternately: all, or those of a warp.
   const bool by_warp = schedule().order == Order::kByWarp;
   std::vector<std::vector<unsigned>> teams(by_warp ? threads_ / 32 : 1);
   for (unsigned t = 0; t < threads_; ++t) {

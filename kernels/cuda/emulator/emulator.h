@@ -34,15 +34,16 @@ struct Dim3 {
 // goes on alone for as long as it waits for no other, the warps in a random order.
 enum class Order : int { kForward = 0, kBackward = 1, kShuffled = 2, kByWarp = 3 };
 
+// The order in which runnable fibers and blocks are taken; tests write it.
 struct Schedule {
   Order order = Order::kForward;
   std::uint64_t seed = 0;
 };
 
-// The order in which runnable fibers and blocks are taken; process wide, set by tests.
+// Returns the schedule of the process.
 Schedule& schedule();
 
-// How often threads met at a barrier or a warp intrinsic since the start of the process.
+// Counts how often threads met at a barrier or a warp intrinsic since the start of the process.
 std::uint64_t meetings();
 
 const Dim3& thread_index();

@@ -42,7 +42,8 @@ bool reversed_by(Fault fault) {
   return right;
 }
 
-// Σ over lanes by butterflies, a ballot and a broadcast, as every warp must see them.
+// Runs a sum over lanes by butterflies, a ballot and neighbours' values, as every warp must see
+// them.
 py::tuple warp_numbers() {
   int sum = 0, below = 0, up = 0;
   unsigned odd = 0;
