@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -56,6 +56,7 @@ def wen(
     """
     from fastattnerase.runs import schedule
     from fastattnerase.studies.wen.report import build
+    from fastattnerase.studies.wen.results import describe
     from fastattnerase.studies.wen.units import Wen
 
     require_folder("--data-root", data_root)
@@ -74,31 +75,17 @@ def wen(
     if vectors is None:
         out.print(f"no word vectors: {options.embedding_size} random numbers a word, trained")
     workspace = Wen(options, data_root, out_folder, choose_device(device))
-    with Watcher(_describe) as watcher:
+    with Watcher(describe) as watcher:
         schedule.run(workspace, jobs, watcher)
     page = build(workspace, out_folder / "report")
     out.print(str(page.resolve()), style="bold", soft_wrap=True)
     reasons = [
-        (f"{cell.key} {name}", measured["reason"])
+        (f"{cell.key} {name}", measured.reason)
         for cell, result in workspace.results().items()
-        for name, measured in result["measurements"].items()
+        for name, measured in result.measurements.items()
     ]
     missing = [(name, reason) for name, reason in reasons if reason]
     for name, reason in missing:
         out.print(f"not measured: {name}: {reason}", soft_wrap=True)
     if len(missing) == len(reasons):
         raise UsageError("no cell could be measured; change the options that the reasons name")
-
-
-def _describe(result: dict[str, Any]) -> str:
-    if "about" in result:
-        from fastattnerase.studies.wen.report import left_out
-
-        documents = result["about"]["documents"]
-        used = ", ".join(f"{sum(n.values()):,} {split}" for split, n in documents.items())
-        unused = ", ".join(f"{n:,} {why}" for why, n in left_out(result["about"]).items())
-        about = f"{used}; left out: {unused or 'none'}"
-        if not result["about"]["words"]:
-            about += "; no word is frequent enough for the vocabulary, so all are unknown words"
-        return about
-    return f"test accuracy {result['accuracy']:.3f}"

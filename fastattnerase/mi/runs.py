@@ -96,7 +96,7 @@ def export(result: Result) -> list[Path]:
     """Write the tables of a finished run beside it as CSV, each file whole or not at all.
 
     Args:
-        result: the run; the columns are told at `Measurement`.
+        result: the run; `Measurement` describes the columns.
 
     Returns:
         The files.

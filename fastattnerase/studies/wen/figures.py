@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fastattnerase.report.figures import PANEL, STYLE
-from fastattnerase.studies.wen.options import ATTENTIONS, ENCODERS
+from fastattnerase.studies.wen.options import ATTENTIONS, ENCODERS, Cell
+from fastattnerase.studies.wen.rows import (
+    TAUS,
+    GumbelRow,
+    Measured,
+    RankInformation,
+    Tau,
+    TauName,
+)
+from fastattnerase.studies.wen.tables import Tables, grouped
 
-# Okabe and Ito's colours, told apart with any colour vision.
+# Okabe and Ito's colours, which any colour vision can distinguish.
 ENCODER_COLOURS = {"bilstm": "#0072b2", "cnn": "#d98200", "mlp": "#009e73"}
 ENCODER_NAMES = {"bilstm": "BiLSTM", "cnn": "CNN", "mlp": "MLP"}
-NOISE = {
+# How a model is drawn in the four states of a row of `gumbel`.
+STATES = {
     "softmax": ("softmax", "#1b1f24", "o"),
     "noise_off": ("Gumbel, noise off", "#0072b2", "s"),
     "noise_on": ("Gumbel, noise on", "#d98200", "^"),
@@ -25,9 +35,7 @@ NOISE = {
 _TAU = {"weighted": "weighted tau", "plain": "plain tau"}
 
 
-def figures(
-    tables: dict[str, pd.DataFrame], titles: dict[str, str]
-) -> Iterator[tuple[str, Figure]]:
+def figures(tables: Tables, titles: dict[str, str]) -> Iterator[tuple[str, Figure]]:
     """Draw every figure for which there are numbers.
 
     Args:
@@ -37,23 +45,20 @@ def figures(
     Yields:
         A file name without extension, and the figure.
     """
-    measured = tables["measurements"]
-    if measured.empty:
-        return
-    grid = measured[(measured["variant"] == "normal") & (measured["mechanism"] == "softmax")]
-    if len(grid):
-        for tau in ("weighted", "plain"):
+    grid = [row for row in tables.measurements if _is_normal(row.cell)]
+    if grid:
+        for tau in TAUS:
             yield f"figure-2-{tau}", _grid(grid, tau, titles)
         yield "tau-and-skew", _skew(grid)
-    curves = tables["curves"]
-    if len(curves):
-        normal = curves[(curves["variant"] == "normal") & (curves["mechanism"] == "softmax")]
-        if len(normal):
-            for dataset in normal["dataset"].unique():
-                own = normal[normal["dataset"] == dataset]
-                yield f"curves-{dataset}", _curves(own, titles.get(dataset, dataset))
-    if len(tables["gumbel"]):
-        yield "gumbel", _gumbel(tables["gumbel"], titles)
+    curves = [row for row in tables.curves if _is_normal(row.measured.cell)]
+    for dataset, own in grouped(curves, lambda row: row.measured.cell.dataset).items():
+        yield f"curves-{dataset}", _curves(own, titles.get(dataset, dataset))
+    if tables.gumbel:
+        yield "gumbel", _gumbel(tables.gumbel, titles)
+
+
+def _is_normal(cell: Cell) -> bool:
+    return cell.variant == "normal" and cell.mechanism == "softmax"
 
 
 def _panels(
@@ -68,49 +73,21 @@ def _panels(
     return figure, list(grid[:count])
 
 
-def _grid(grid: pd.DataFrame, tau: str, titles: dict[str, str]) -> Figure:
-    """Tau of every seed and its box, by attention and encoder, a panel a data set."""
-    datasets = list(grid["dataset"].unique())
-    encoders = [encoder for encoder in ENCODERS if encoder in set(grid["encoder"])]
-    attentions = [attention for attention in ATTENTIONS if attention in set(grid["attention"])]
+def _grid(grid: Sequence[Measured], tau: TauName, titles: dict[str, str]) -> Figure:
+    """Draw tau of every seed and its box, by attention and encoder, a panel a data set."""
+    datasets = grouped(grid, lambda row: row.cell.dataset)
+    encoders = [name for name in ENCODERS if any(row.cell.encoder == name for row in grid)]
+    attentions = [name for name in ATTENTIONS if any(row.cell.attention == name for row in grid)]
     shifts = 0.26 * (np.arange(len(encoders)) - (len(encoders) - 1) / 2)
     with mpl.rc_context(STYLE):
         figure, panels = _panels(len(datasets))
-        for axes, dataset in zip(panels, datasets, strict=True):
+        for axes, (dataset, own) in zip(panels, datasets.items(), strict=True):
+            models = grouped(own, lambda row: (row.cell.attention, row.cell.encoder))
             for place, attention in enumerate(attentions):
                 for shift, encoder in zip(shifts, encoders, strict=True):
-                    chosen = (
-                        (grid["dataset"] == dataset)
-                        & (grid["attention"] == attention)
-                        & (grid["encoder"] == encoder)
-                    )
-                    known = grid[chosen].dropna(subset=[tau])
-                    values = known[tau].to_numpy()
-                    colour = ENCODER_COLOURS[encoder]
-                    if len(values) > 2:
-                        axes.boxplot(
-                            values,
-                            positions=[place + shift],
-                            widths=0.2,
-                            patch_artist=True,
-                            showfliers=False,
-                            boxprops={"facecolor": colour + "30", "edgecolor": colour},
-                            medianprops={"color": colour},
-                            whiskerprops={"color": colour},
-                            capprops={"color": colour},
-                        )
-                    chance = known[f"{tau}_chance"].eq(True).to_numpy()
-                    for group, fill in ((~chance, colour), (chance, "white")):
-                        axes.plot(
-                            np.full(group.sum(), place + shift),
-                            values[group],
-                            linestyle="none",
-                            marker="o",
-                            markersize=3.6,
-                            color=colour,
-                            markerfacecolor=fill,
-                            label=ENCODER_NAMES[encoder] if fill == colour and not place else "_",
-                        )
+                    taus = [row.tau(tau) for row in models.get((attention, encoder), [])]
+                    known = [one for one in taus if not math.isnan(one.value)]
+                    _seeds(axes, known, place + shift, encoder, named=not place)
             axes.axhline(0, color="#4a5058", linewidth=0.8)
             axes.set_xticks(range(len(attentions)), attentions)
             axes.set_xlim(-0.5, len(attentions) - 0.5)
@@ -122,25 +99,55 @@ def _grid(grid: pd.DataFrame, tau: str, titles: dict[str, str]) -> Figure:
     return figure
 
 
+def _seeds(axes: Axes, taus: Sequence[Tau], place: float, encoder: str, *, named: bool) -> None:
+    """Draw the seeds of one model, hollow where tau is chance, and a box around three or more."""
+    colour = ENCODER_COLOURS[encoder]
+    if len(taus) > 2:
+        axes.boxplot(
+            [tau.value for tau in taus],
+            positions=[place],
+            widths=0.2,
+            patch_artist=True,
+            showfliers=False,
+            boxprops={"facecolor": colour + "30", "edgecolor": colour},
+            medianprops={"color": colour},
+            whiskerprops={"color": colour},
+            capprops={"color": colour},
+        )
+    for is_chance, fill in ((False, colour), (True, "white")):
+        values = [tau.value for tau in taus if (tau.chance is True) == is_chance]
+        axes.plot(
+            np.full(len(values), place),
+            values,
+            linestyle="none",
+            marker="o",
+            markersize=3.6,
+            color=colour,
+            markerfacecolor=fill,
+            label=ENCODER_NAMES[encoder] if named and not is_chance else "_",
+        )
+
+
 def _legend(figure: Figure, axes: Axes, columns: int = 3) -> None:
     """Put the legend of one panel above all: it covers no point."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=columns)
 
 
-def _skew(grid: pd.DataFrame) -> Figure:
-    """Both taus against attention's skew: what weighted tau owes to it."""
+def _skew(grid: Sequence[Measured]) -> Figure:
+    """Draw both taus against attention's skew: what weighted tau owes to it."""
+    models = grouped(grid, lambda row: (row.cell.attention, row.cell.encoder))
     with mpl.rc_context(STYLE):
         figure, panels = _panels(2)
-        for axes, tau in zip(panels, ("weighted", "plain"), strict=True):
+        for axes, tau in zip(panels, TAUS, strict=True):
             for marker, attention in zip("os^", ATTENTIONS, strict=True):
                 for encoder in ENCODERS:
-                    own = grid[(grid["attention"] == attention) & (grid["encoder"] == encoder)]
-                    if own.empty:
+                    own = models.get((attention, encoder))
+                    if own is None:
                         continue
                     axes.plot(
-                        own["largest_weight"],
-                        own[tau],
+                        [row.largest_weight for row in own],
+                        [row.tau(tau).value for row in own],
                         linestyle="none",
                         marker=marker,
                         markersize=4.5,
@@ -156,34 +163,35 @@ def _skew(grid: pd.DataFrame) -> Figure:
     return figure
 
 
-def _curves(curves: pd.DataFrame, title: str) -> Figure:
-    """Information by rank with the shuffled control's band, of each model's first seed."""
-    first = curves[curves["seed"] == curves["seed"].min()]
-    models = [
-        (encoder, attention)
-        for encoder in ENCODERS
-        for attention in ATTENTIONS
-        if ((first["encoder"] == encoder) & (first["attention"] == attention)).any()
-    ]
+def _curves(curves: Sequence[RankInformation], title: str) -> Figure:
+    """Draw information by rank with the band of shuffled outputs, of each model's first seed."""
+    seed = min(row.measured.cell.seed for row in curves)
+    first = grouped(
+        (row for row in curves if row.measured.cell.seed == seed),
+        lambda row: (row.measured.cell.encoder, row.measured.cell.attention),
+    )
+    models = [(e, a) for e in ENCODERS for a in ATTENTIONS if (e, a) in first]
     with mpl.rc_context(STYLE):
         figure, panels = _panels(len(models))
         for axes, (encoder, attention) in zip(panels, models, strict=True):
-            own = first[(first["encoder"] == encoder) & (first["attention"] == attention)]
-            rank = own["rank"].to_numpy()
+            own = first[encoder, attention]
+            rank = [row.rank for row in own]
             axes.fill_between(
-                rank, own["control_low"], own["control_high"], color="#8a8f98", alpha=0.35,
-                linewidth=0, label="outputs shuffled",
+                rank, [row.control_low for row in own], [row.control_high for row in own],
+                color="#8a8f98", alpha=0.35, linewidth=0, label="outputs shuffled",
             )  # fmt: skip
-            axes.plot(rank, own["plug_in"], color="#0072b2", marker=".", label="plug-in")
             axes.plot(
-                rank, own["miller_madow"], color="#009e73", linestyle=(0, (5, 1.5)),
-                label="Miller-Madow",
-            )  # fmt: skip
+                rank, [row.plug_in for row in own], color="#0072b2", marker=".", label="plug-in"
+            )
+            corrected = [row.miller_madow for row in own]
+            axes.plot(
+                rank, corrected, color="#009e73", linestyle=(0, (5, 1.5)), label="Miller-Madow"
+            )
             axes.set_xlabel("Attention rank")
             axes.set_ylabel("Information, nats")
-            axes.set_ylim(bottom=min(0.0, float(own["miller_madow"].min()) * 1.1))
+            axes.set_ylim(bottom=min(0.0, min(corrected) * 1.1))
             twin = axes.twinx()
-            twin.plot(rank, own["weight"], color="#d98200", linewidth=1.2)
+            twin.plot(rank, [row.weight for row in own], color="#d98200", linewidth=1.2)
             twin.set_ylim(bottom=0)
             twin.set_ylabel("Mean weight", color="#d98200")
             twin.grid(False)
@@ -192,23 +200,22 @@ def _curves(curves: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-def _gumbel(table: pd.DataFrame, titles: dict[str, str]) -> Figure:
-    """Both taus of each model under softmax, Gumbel with and without noise, and on equal scores."""
-    table = table.reset_index(drop=True)
+def _gumbel(rows: Sequence[GumbelRow], titles: dict[str, str]) -> Figure:
+    """Draw both taus of each model: softmax, Gumbel with and without noise, the noise alone."""
+    cells = [row.softmax.cell for row in rows]
     names = [
-        f"{titles.get(dataset, dataset)}: {ENCODER_NAMES[encoder]}, {attention}"
-        for dataset, encoder, attention in zip(
-            *(table[key].astype(str) for key in ("dataset", "encoder", "attention")), strict=True
-        )
+        f"{titles.get(c.dataset, c.dataset)}: {ENCODER_NAMES[c.encoder]}, {c.attention}"
+        for c in cells
     ]
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(2.4 * PANEL[0], 1.4 + 0.24 * len(table)), layout="constrained")
+        figure = Figure(figsize=(2.4 * PANEL[0], 1.4 + 0.24 * len(rows)), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
-        for axes, tau in zip(panels, ("weighted", "plain"), strict=True):
-            for column, (label, colour, marker) in NOISE.items():
+        for axes, tau in zip(panels, TAUS, strict=True):
+            for state, (label, colour, marker) in STATES.items():
+                models: list[Measured] = [getattr(row, state) for row in rows]
                 axes.plot(
-                    table[f"{tau}_{column}"],
-                    np.arange(len(table)),
+                    [model.tau(tau).value for model in models],
+                    np.arange(len(rows)),
                     linestyle="none",
                     marker=marker,
                     markersize=5,
@@ -218,7 +225,7 @@ def _gumbel(table: pd.DataFrame, titles: dict[str, str]) -> Figure:
             axes.axvline(0, color="#4a5058", linewidth=0.8)
             axes.set_xlim(-1.05, 1.05)
             axes.set_xlabel(_TAU[tau].capitalize())
-        panels[0].set_yticks(range(len(table)), names, fontsize=7.5)
+        panels[0].set_yticks(range(len(rows)), names, fontsize=7.5)
         panels[0].invert_yaxis()
         _legend(figure, panels[0], columns=4)
     return figure

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from fastattnerase.models.packed import segment_log_softmax, segment_softmax
 from fastattnerase.models.sequence import SequenceClassifier
 from fastattnerase.statistics.attention import entropy, js_divergence, kl_divergence
 from fastattnerase.studies.wen.options import FIX_ATTENTION, FIX_REPRESENTATION
+from fastattnerase.studies.wen.results import AttentionShape, Divergence
 
 _BATCH_TOKENS = 32_768
 _ANEW = 1_000_003  # added to a seed for initial values that are not the base model's
@@ -217,23 +217,6 @@ def _sum_within(values: Tensor, lengths: Tensor) -> Tensor:
     return values.new_zeros(len(lengths)).index_add(0, instance, values)  # [B]
 
 
-@dataclass(frozen=True)
-class Divergence:
-    """How far two models are apart, means over documents.
-
-    Attributes:
-        tvd: of the outputs, `|p − p'|`; the published code reports half of it.
-        output_jsd: Jensen-Shannon divergence of the outputs, nats.
-        attention_jsd: of the attention distributions, nats, at most ln 2.
-        attention_kl: `KL(a ‖ a')`, nats.
-    """
-
-    tvd: float
-    output_jsd: float
-    attention_jsd: float
-    attention_kl: float
-
-
 def divergence(adversary: Outputs, base: Outputs, documents: Iterable[int]) -> Divergence:
     """Compare the outputs of two models for some documents, by their ids.
 
@@ -257,19 +240,12 @@ def divergence(adversary: Outputs, base: Outputs, documents: Iterable[int]) -> D
     return Divergence(*(float(x) for x in means))
 
 
-def attention_shape(outputs: Outputs, documents: Iterable[int]) -> dict[str, Any]:
-    """Describe how skewed attention is: means of the largest weight and of the entropy's share.
-
-    The entropy is over the largest possible, `ln n`, of documents with two words or more; 1 is
-    uniform attention.
-    """
+def attention_shape(outputs: Outputs, documents: Iterable[int]) -> AttentionShape:
+    """Measure how concentrated a model's attention is on some documents, by their ids."""
     largest, share = [], []
     for key in documents:
         log = outputs.log_weights[key].double()  # [n]
         largest.append(float(log.max().exp()))
         if len(log) > 1:
             share.append(entropy(log) / float(np.log(len(log))))
-    return {
-        "largest_weight": float(np.mean(largest)),
-        "entropy_share": float(np.mean(share)) if share else None,
-    }
+    return AttentionShape(float(np.mean(largest)), float(np.mean(share)) if share else None)

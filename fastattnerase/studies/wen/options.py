@@ -13,6 +13,7 @@ from fastattnerase.data.presets import PRESETS
 from fastattnerase.fields import wrong_choices
 from fastattnerase.models import ModelConfig, TrainConfig, train_config, wen
 from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.wen.paper import data_set
 
 ENCODERS = ("bilstm", "cnn", "mlp")
 ATTENTIONS = ("additive", "deep", "dot")
@@ -29,23 +30,12 @@ VARIANTS = (
 )
 BEST = ("bilstm", "additive")  # the combination that ablation and adversary look at
 
-# The published λ; of IMDB's for its part, and of the tweets' for the posts in their place.
-STRENGTHS = {
-    "sst": 5.25e-4,
-    "imdb": 8e-4,
-    "imdb_5k": 8e-4,
-    "ag_news": 5e-4,
-    "20news_sports": 5e-4,
-    "psytar": 5e-4,
-}
-
-# Added to a seed for initial values that are not the base model's; the largest such number.
+# Added to a seed for initial values that are not the base model's; seeds leave room for it.
 ADVERSARY_SEED = 2_000_003
 _MOST_SEED = 2**63 - 1 - ADVERSARY_SEED
 
 CELLS = "cells"  # the folder of all cells
-_COSTS = {"sst": 1.0, "20news_sports": 1.0, "ag_news": 0.8, "imdb_5k": 3.5, "imdb": 20.0}
-_ENCODER_COSTS = {"bilstm": 2.0, "cnn": 1.2, "mlp": 0.6}
+_ENCODER_COSTS = {"bilstm": 2.0, "cnn": 1.2, "mlp": 0.6}  # time of a model, relative
 
 
 @dataclass(frozen=True)
@@ -53,15 +43,16 @@ class Options:
     """What is trained and measured, and how; what cuts a study's size is an option.
 
     Attributes:
-        datasets: Data sets of the grid: sst, imdb, imdb_5k, ag_news, 20news_sports, psytar.
+        datasets: Data sets of the grid, names of presets: sst, imdb, imdb_5k, 20news_sports and
+            others.
         seeds: Seeds of the grid: of initial parameters and of batches.
         encoders: Encoders of the grid: bilstm, cnn, mlp.
         attentions: Attentions of the grid: additive, deep, dot.
         mechanisms: Mechanisms of the grid: softmax, sparsemax.
         studies: Parts of the paper: grid (Figure 2), gumbel (Table 5), fix (Table 2), adversary
             (Tables 3 and 4).
-        small_datasets: Data sets of the parts but the grid.
-        small_seeds: Seeds of the parts but the grid.
+        small_datasets: Data sets of the parts other than the grid.
+        small_seeds: Seeds of the parts other than the grid.
         vectors: File of word vectors in GloVe's text format; by default embeddings start from
             random numbers.
         embedding_size: Width of the word embeddings where no word vectors are given.
@@ -78,7 +69,7 @@ class Options:
             keeps its own.
         gumbel_hard: Whether the largest item gets all weight, with the gradient of the soft
             weights (straight-through estimator).
-        epochs: Epochs of every model but adversaries.
+        epochs: Epochs of every model other than the adversaries.
         selection: Which epoch is kept, by dev `auc` (Jain & Wallace) or `accuracy`.
         class_weights: Weights of the classes in training: `balanced` (Jain & Wallace) or `none`.
         attention_weight_decay: L2 penalty on attention's parameters: 0 (Jain & Wallace), or 1e-5 as
@@ -193,6 +184,13 @@ class Options:
             raise RunError(f"strength: given {self.strength}, needed a number from 0")
         if not 0 < self.tvd < math.inf:
             raise RunError(f"tvd: given {self.tvd}, needed a number above 0")
+        if self.strength is None and "adversary" in self.studies:
+            unpublished = [name for name in self.small_datasets if data_set(name).strength is None]
+            if unpublished:
+                raise RunError(
+                    f"strength: given none, needed a number, for {', '.join(unpublished)} has no "
+                    "published one"
+                )
         for problem in wrong_choices(self):
             raise RunError(problem)
         self.measurement("normal")
@@ -256,6 +254,17 @@ class Options:
         except ValueError as error:
             raise RunError(str(error)) from error
 
+    def strength_on(self, dataset: str) -> float:
+        """Give the weight λ of the divergence of an adversary on a data set."""
+        published = data_set(dataset).strength
+        strength = published if self.strength is None else self.strength
+        assert strength is not None  # checked when these options were made
+        return strength
+
+    def max_epochs(self, cell: Cell) -> int:
+        """Give the epochs after which the training of a cell's model stops in any case."""
+        return self.adversary_epochs if cell.variant == "adversary" else self.epochs
+
     def used_for_data(self) -> dict[str, Any]:
         """Give the options that the prepared data depend on."""
         return {name: getattr(self, name) for name in ("max_tokens", "max_train", "max_test")}
@@ -311,7 +320,8 @@ class Cell:
     def cost(self) -> float:
         """How long it takes, roughly, against others."""
         several = {"adversary": 5.0, "normal": 1.4 if self.mechanism == "gumbel" else 1.0}
-        return size_of(self.dataset) * _ENCODER_COSTS[self.encoder] * several.get(self.variant, 1.0)
+        model = _ENCODER_COSTS[self.encoder] * several.get(self.variant, 1.0)
+        return data_set(self.dataset).cost * model
 
     @property
     def base(self) -> Cell | None:
@@ -319,8 +329,3 @@ class Cell:
         if self.variant == "normal":
             return None
         return replace(self, variant="normal")
-
-
-def size_of(dataset: str) -> float:
-    """How long a model takes on a data set, roughly, against others."""
-    return _COSTS.get(dataset, 1.0)

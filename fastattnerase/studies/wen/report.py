@@ -13,9 +13,13 @@ from fastattnerase.report import page
 from fastattnerase.report.figures import save as save_figure
 from fastattnerase.report.tables import latex
 from fastattnerase.runs import rundir
+from fastattnerase.studies.wen.claims import Claim, claims
 from fastattnerase.studies.wen.figures import figures
+from fastattnerase.studies.wen.layout import LAYOUTS, Layout, frames
 from fastattnerase.studies.wen.open_points import POINTS
-from fastattnerase.studies.wen.tables import CHANCE_RULE, Claim, claims, collect
+from fastattnerase.studies.wen.results import DataResult
+from fastattnerase.studies.wen.rows import CHANCE_RULE, Measured
+from fastattnerase.studies.wen.tables import collect
 from fastattnerase.studies.wen.units import Wen
 
 PAGE = "wen.html"
@@ -29,111 +33,6 @@ _CAPTIONS = {
     "gumbel": "Softmax against Gumbel-softmax. Grey crosses: the noise alone, on equal scores, "
     "with the same sample for ranking and for the output.",
 }
-# Which columns the page shows of a table, and what they are called there.
-_SHOWN: dict[str, tuple[str, dict[str, str]]] = {
-    "accuracy": (
-        "BiLSTM with additive attention, test accuracy",
-        {"dataset": "Data", "seeds": "Seeds", "accuracy": "Mean", "lowest": "Lowest",
-         "needed": "Needed", "paper": "Paper"},
-    ),
-    "means": (
-        "Mean tau over data sets and seeds, softmax attention",
-        {"encoder": "Encoder", "attention": "Attention", "models": "Models",
-         "weighted": "Weighted tau", "plain": "Plain tau", "largest_weight": "Largest weight",
-         "paper_weighted": "Paper, weighted"},
-    ),
-    "figure_2": (
-        "Figure 2: tau over the seeds, and how many of them are not different from chance",
-        {"dataset": "Data", "encoder": "Encoder", "attention": "Attention",
-         "mechanism": "Weights by", "seeds": "Seeds", "fewest_ranks": "Ranks, fewest",
-         "weighted_min": "Weighted, lowest",
-         "weighted_mean": "Mean", "weighted_chance": "By chance", "plain_min": "Plain, lowest",
-         "plain_mean": "Mean", "plain_chance": "By chance", "largest_weight": "Largest weight",
-         "singletons": "Single-state clusters"},
-    ),
-    "table_2": (
-        "Table 2: tau of the normal model less that of the special one",
-        {"dataset": "Data", "setting": "Setting", "reading": "Reading", "seed": "Seed",
-         "accuracy": "Accuracy", "ranks_normal": "Ranks, normal", "ranks": "Ranks, special",
-         "weighted_normal": "Weighted, normal",
-         "weighted": "Weighted, special", "delta_weighted": "Δ weighted",
-         "plain_normal": "Plain, normal", "plain": "Plain, special", "delta_plain": "Δ plain",
-         "paper_delta": "Paper, Δ weighted"},
-    ),
-    "table_3": (
-        "Table 3: model-consistent adversaries",
-        {"dataset": "Data", "seed": "Seed", "strength": "λ", "epochs": "Epochs",
-         "most_epochs": "At most", "accuracy": "Accuracy", "f1": "F1", "tvd": "TVD",
-         "half_tvd": "TVD / 2", "paper_tvd": "Paper, TVD / 2", "attention_jsd": "JSD of attention",
-         "paper_jsd": "Paper, JSD", "output_jsd": "JSD of outputs"},
-    ),
-    "table_4": (
-        "Table 4: tau of the normal model less the adversary's",
-        {"dataset": "Data", "seed": "Seed", "ranks_normal": "Ranks, normal",
-         "ranks": "Ranks, adversary", "weighted_normal": "Weighted, normal",
-         "weighted": "Weighted, adversary", "delta_weighted": "Δ weighted",
-         "plain_normal": "Plain, normal", "plain": "Plain, adversary", "delta_plain": "Δ plain",
-         "paper_delta": "Paper, Δ weighted"},
-    ),
-    "table_5": (
-        "Table 5: models whose tau does not fall with Gumbel-softmax, of those that can tell",
-        {"attention": "Attention", "models": "Models",
-         "weighted_noise_off": "Weighted, noise off", "weighted_noise_off_cases": "of",
-         "weighted_noise_on": "Weighted, noise on", "weighted_noise_on_cases": "of",
-         "plain_noise_off": "Plain, noise off", "plain_noise_off_cases": "of",
-         "plain_noise_on": "Plain, noise on", "plain_noise_on_cases": "of",
-         "weighted_equal_scores_mean": "Mean weighted tau of noise alone",
-         "plain_equal_scores_mean": "Mean plain tau of noise alone",
-         "paper_share": "Paper, share"},
-    ),
-}  # fmt: skip
-# What a reader of a table must know, below it.
-_NOTES = {
-    "figure_2": "Taus of different numbers of ranks stand side by side.",
-    "table_2": "A tau of few ranks is set against one of many where attention became more or less "
-    "peaked: see the numbers of ranks. Fix Attn, uniform: tau is against positions.",
-    "table_3": "TVD is the mean |p − p′| of the outputs. The code whose λ the paper takes over "
-    "reports half of it, so the paper’s stands beside the half. Where epochs are as many as "
-    "allowed, training stopped there, not at its least loss.",
-    "table_4": "Taus of different numbers of ranks are compared.",
-    "table_5": "Cannot tell: fewer than five ranks with softmax or with Gumbel-softmax, or chance "
-    "with softmax. A tau that becomes chance has fallen.",
-}
-# Of each table the columns that a paper prints, by their head in LaTeX; all are in the CSV file.
-_PRINTED: dict[str, dict[str, str]] = {
-    "accuracy": {"dataset": "Data", "seeds": "Seeds", "accuracy": "Accuracy", "lowest": "Lowest",
-                 "paper": "Paper"},
-    "means": {"encoder": "Encoder", "attention": "Attention", "models": "Models",
-              "weighted": "Weighted", "plain": "Plain", "weighted_chance": "Chance",
-              "largest_weight": "Largest weight", "paper_weighted": "Paper"},
-    "order": {"dataset": "Data", "encoder": "Encoder", "seed": "Seed",
-              "weighted_additive": "Additive", "weighted_deep": "Deep", "weighted_dot": "Dot",
-              "weighted_falls": "In order", "plain_falls": "In order, plain"},
-    "highest": {"dataset": "Data", "seed": "Seed", "ranks": "Ranks", "weighted": "Weighted",
-                "weighted_best_other": "Best other", "weighted_highest": "Highest",
-                "plain": "Plain", "plain_highest": "Highest, plain"},
-    "figure_2": {"dataset": "Data", "encoder": "Encoder", "attention": "Attention",
-                 "seeds": "Seeds", "weighted_mean": "Weighted", "weighted_chance": "Chance",
-                 "plain_mean": "Plain", "plain_chance": "Chance, plain"},
-    "table_2": {"dataset": "Data", "setting": "Setting", "reading": "Reading", "seed": "Seed",
-                "ranks": "Ranks", "delta_weighted": "Fall, weighted", "delta_plain": "Fall, plain",
-                "paper_delta": "Paper"},
-    "table_3": {"dataset": "Data", "seed": "Seed", "accuracy": "Accuracy", "half_tvd": "TVD / 2",
-                "paper_tvd": "Paper", "attention_jsd": "JSD", "paper_jsd": "Paper, JSD"},
-    "table_4": {"dataset": "Data", "seed": "Seed", "ranks_normal": "Ranks, normal",
-                "ranks": "Ranks", "delta_weighted": "Fall, weighted", "delta_plain": "Fall, plain",
-                "weighted_chance": "Chance", "paper_delta": "Paper"},
-    "gumbel": {"dataset": "Data", "encoder": "Encoder", "attention": "Attention",
-               "ranks_softmax": "Ranks", "weighted_softmax": "Softmax",
-               "ranks_noise_off": "Ranks, Gumbel", "weighted_noise_off": "Noise off",
-               "weighted_noise_on": "Noise on"},
-    "table_5": {"attention": "Attention", "models": "Models", "weighted_noise_off": "Noise off",
-                "weighted_noise_off_cases": "of", "weighted_noise_on": "Noise on",
-                "weighted_noise_on_cases": "of", "weighted_equal_scores_mean": "Noise alone",
-                "paper_share": "Paper, share"},
-    "claims": {"text": "Statement", "agrees": "Verdict", "held": "Agree", "cases": "Of",
-               "cannot_tell": "Cannot tell"},
-}  # fmt: skip
 
 
 def build(workspace: Wen, folder: Path) -> Path:
@@ -156,23 +55,14 @@ def build(workspace: Wen, folder: Path) -> Path:
     results = workspace.results()
     if not results:
         raise rundir.RunError(f"{workspace.out} has no finished cell to report on")
-    tables = collect(results, workspace.out)
+    tables = collect(results, workspace.options, workspace.out)
     found = claims(tables)
-    about = _about(workspace)
-    titles = {name: data["title"] for name, data in about.items()}
+    data = workspace.data()
+    titles = {name: about.title for name, about in data.items()}
     for part in ("figures", "tables"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    tables["claims"] = pd.DataFrame([claim.record() for claim in found])
-    for name, table in tables.items():
-        csv, tex = (folder / "tables" / f"{name}.{kind}" for kind in ("csv", "tex"))
-        if table.empty:
-            for file in (csv, tex):  # of an earlier report on more studies
-                file.unlink(missing_ok=True)
-            continue
-        table.to_csv(csv, index=False)
-        if name in _PRINTED:  # the others are too long for a page
-            printed = _printed(table, _PRINTED[name], titles)
-            tex.write_text(latex(printed, "%.3f"), encoding="utf-8")
+    written = frames(tables, found)
+    _write_tables(written, titles, folder / "tables")
     drawn = []
     for name, figure in figures(tables, titles):
         save_figure(figure, folder / "figures" / name)
@@ -183,49 +73,48 @@ def build(workspace: Wen, folder: Path) -> Path:
         "wen.html.j2",
         claims=[_claim(claim) for claim in found],
         chance=CHANCE_RULE,
-        tables=[
-            _shown(name, tables[name], titles) for name in _SHOWN if len(tables[name])
-        ],
+        tables=[_shown(layout, frame, titles) for layout, frame in written if layout.shown],
         figures=[item for item in drawn if not item[0].startswith("curves-")],
         curves=[(name, f"Information by rank: {titles[name[7:]]}, first seed.")
                 for name, _ in drawn if name.startswith("curves-")],
-        data=about.values(),
+        data=list(map(_data, data.values())),
         points=POINTS,
-        reasons=_reasons(tables["measurements"]),
-        gumbel=bool(len(tables["gumbel"])),
+        reasons=[(_name(row), row.reason) for row in tables.measurements if row.reason],
+        gumbel=bool(tables.gumbel),
         cells=len(results),
         wanted=len(workspace.cells()),
-        files={name for name in tables if len(tables[name])},
+        files={layout.name for layout, _ in written},
         options=_options(workspace),
     )  # fmt: skip
 
 
-def _about(workspace: Wen) -> dict[str, dict[str, Any]]:
-    """Describe the data sets that are prepared."""
-    found = {}
-    for dataset in workspace.datasets():
-        record = workspace.done(workspace.data_unit(dataset))
-        if record is not None:
-            about = record.numbers["about"]
-            found[dataset] = {
-                "title": about["title"],
-                "note": about["note"],
-                "words": about["words"],
-                "mean_length": about["mean_length"],
-                "documents": {
-                    split: " / ".join(f"{n:,}" for n in counts.values())
-                    for split, counts in about["documents"].items()
-                },
-                "left_out": ", ".join(f"{n:,} {why}" for why, n in left_out(about).items()),
-            }
-    return found
+def _write_tables(
+    written: list[tuple[Layout[Any], pd.DataFrame]], titles: dict[str, str], folder: Path
+) -> None:
+    """Write each table as CSV and, where a page can hold it, in LaTeX."""
+    for layout in LAYOUTS:
+        for kind in ("csv", "tex"):  # of an earlier report on more studies
+            (folder / f"{layout.name}.{kind}").unlink(missing_ok=True)
+    for layout, frame in written:
+        frame.to_csv(folder / f"{layout.name}.csv", index=False)
+        if layout.printed:
+            printed = _printed(frame, layout.printed, titles)
+            (folder / f"{layout.name}.tex").write_text(latex(printed, "%.3f"), encoding="utf-8")
 
 
-def left_out(about: dict[str, Any]) -> dict[str, int]:
-    """Count the documents that a prepared data set does not use, by the reason."""
-    counts = {reason.replace("_", " "): n for reason, n in about["dropped"].items()}
-    counts["by the filter of lengths"] = sum(about["filtered"].values())
-    return {reason: n for reason, n in counts.items() if n}
+def _data(about: DataResult) -> dict[str, Any]:
+    """Describe a prepared data set for the page."""
+    return {
+        "title": about.title,
+        "note": about.note,
+        "words": about.words,
+        "mean_length": about.mean_length,
+        "documents": {
+            split: " / ".join(f"{n:,}" for n in counts.values())
+            for split, counts in about.documents.items()
+        },
+        "left_out": ", ".join(f"{n:,} {why}" for why, n in about.left_out.items()),
+    }
 
 
 def _options(workspace: Wen) -> list[tuple[str, str]]:
@@ -259,8 +148,8 @@ def _claim(claim: Claim) -> dict[str, str]:
     }
 
 
-def _shown(name: str, table: pd.DataFrame, titles: dict[str, str]) -> dict[str, Any]:
-    title, columns = _SHOWN[name]
+def _shown(layout: Layout[Any], frame: pd.DataFrame, titles: dict[str, str]) -> dict[str, Any]:
+    """Write a table's cells for the page; taus that are chance are marked."""
 
     def text(column: str, row: Mapping[Hashable, Any]) -> str:
         value = row[column]
@@ -273,12 +162,20 @@ def _shown(name: str, table: pd.DataFrame, titles: dict[str, str]) -> dict[str, 
             return titles.get(str(value), str(value))
         return str(value).replace("_", " ")
 
-    rows = [[text(column, row) for column in columns] for row in table.to_dict("records")]
-    head = list(columns.values())
-    return {"name": name, "title": title, "head": head, "rows": rows, "note": _NOTES.get(name, "")}
+    return {
+        "name": layout.name,
+        "title": layout.title,
+        "head": list(layout.shown.values()),
+        "rows": [
+            [text(column, row) for column in layout.shown] for row in frame.to_dict("records")
+        ],
+        "note": layout.note,
+    }
 
 
-def _printed(table: pd.DataFrame, columns: dict[str, str], titles: dict[str, str]) -> pd.DataFrame:
+def _printed(
+    table: pd.DataFrame, columns: Mapping[str, str], titles: dict[str, str]
+) -> pd.DataFrame:
     """Choose and name the columns of a table in LaTeX, in words that can be read."""
 
     def text(value: Any) -> Any:
@@ -292,11 +189,8 @@ def _printed(table: pd.DataFrame, columns: dict[str, str], titles: dict[str, str
     return chosen.map(text)
 
 
-def _reasons(measurements: pd.DataFrame) -> list[tuple[str, str]]:
-    """Say which measurements have no correlation, and why."""
-    missing = measurements[measurements["reason"] != ""]
-    keys = ["dataset", "encoder", "attention", "mechanism", "variant", "seed", "measurement"]
-    return [
-        (" ".join(str(row[key]) for key in keys), str(row["reason"]))
-        for _, row in missing.iterrows()
-    ]
+def _name(row: Measured) -> str:
+    """Name a measurement: its cell's parts and its own name."""
+    cell = row.cell
+    parts = (cell.dataset, cell.encoder, cell.attention, cell.mechanism, cell.variant)
+    return " ".join((*parts, str(cell.seed), row.name))

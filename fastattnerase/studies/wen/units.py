@@ -37,12 +37,12 @@ from fastattnerase.studies.wen import models
 from fastattnerase.studies.wen.options import (
     ADVERSARY_SEED,
     BEST,
-    STRENGTHS,
     VARIANTS,
     Cell,
     Options,
-    size_of,
 )
+from fastattnerase.studies.wen.paper import data_set
+from fastattnerase.studies.wen.results import CellResult, DataResult, Finding
 
 
 class Wen(Workspace):
@@ -120,7 +120,7 @@ class Wen(Workspace):
             f"data/{dataset}",
             partial(self._prepare, dataset),
             partial(self._data_state, dataset),
-            cost=0.2 * size_of(dataset),
+            cost=0.2 * data_set(dataset).cost,
         )
 
     def unit_of(self, cell: Cell) -> Unit:
@@ -191,10 +191,23 @@ class Wen(Workspace):
         rundir.write_json(self.out / MANIFEST, manifest | rundir.provenance())
         return manifest
 
-    def results(self) -> dict[Cell, dict[str, Any]]:
-        """Give the results of all finished cells of this study."""
+    def results(self) -> dict[Cell, CellResult]:
+        """Read what the finished cells of this study found."""
         found = ((cell, self.done(self.unit_of(cell))) for cell in self.cells())
-        return {cell: record.numbers for cell, record in found if record is not None}
+        return {
+            cell: CellResult.from_json(record.numbers, record.seconds)
+            for cell, record in found
+            if record is not None
+        }
+
+    def data(self) -> dict[str, DataResult]:
+        """Read what the prepared data sets of this study are."""
+        found = ((name, self.done(self.data_unit(name))) for name in self.datasets())
+        return {
+            name: DataResult.from_json(record.numbers)
+            for name, record in found
+            if record is not None
+        }
 
     # --- units -----------------------------------------------------------------------------------
 
@@ -232,32 +245,34 @@ class Wen(Workspace):
         )
         report(0.8)
         tested = evaluate(model, prepared.test)
-        result: dict[str, Any] = {
-            "accuracy": tested.accuracy,
-            "f1": f1(tested.decisions.numpy(), tested.labels.numpy()),
-            "auc": None if math.isnan(tested.auc) else tested.auc,
-            "dev_accuracy": trained.dev_accuracy,
-            "best_epoch": trained.best_epoch,
-            "epochs": len(trained.history),
-            "documents": {
-                split: len(getattr(prepared, split)) for split in ("train", "dev", "test")
+        result = CellResult(
+            accuracy=tested.accuracy,
+            f1=f1(tested.decisions.numpy(), tested.labels.numpy()),
+            auc=None if math.isnan(tested.auc) else tested.auc,
+            dev_accuracy=trained.dev_accuracy,
+            best_epoch=trained.best_epoch,
+            epochs=len(trained.history),
+            documents={split: len(getattr(prepared, split)) for split in ("train", "dev", "test")},
+            vectors_found=prepared.vectors_found,
+            measurements={
+                name: self._measure(cell, name, measured, prepared, folder)
+                for name, measured in self._measured(cell, model, prepared)
             },
-            "vectors_found": prepared.vectors_found,
-        }
-        result["measurements"] = {
-            name: self._measure(cell, name, measured, prepared, folder)
-            for name, measured in self._measured(cell, model, prepared)
-        }
+        )
         keys = [document.id for document in prepared.test]
         if cell.mechanism == "softmax":
             outputs = models.Outputs(model, [prepared.test])
             if model.erases_scores:
-                result["attention"] = models.attention_shape(outputs, keys)
+                result = replace(result, attention=models.attention_shape(outputs, keys))
             if cell.variant == "adversary":
                 assert base is not None
-                apart = models.divergence(outputs, models.Outputs(base, [prepared.test]), keys)
-                result["divergence"] = dataclasses.asdict(apart)
-                result["strength"] = self._strength(cell.dataset)
+                result = replace(
+                    result,
+                    divergence=models.divergence(
+                        outputs, models.Outputs(base, [prepared.test]), keys
+                    ),
+                    strength=self.options.strength_on(cell.dataset),
+                )
         if cell.variant in ("normal", "adversary"):
             save_model(
                 folder / "model",
@@ -273,7 +288,7 @@ class Wen(Workspace):
                     "best_epoch": trained.best_epoch,
                 },
             )
-        return result
+        return result.to_json()
 
     def _load(self, cell: Cell) -> AttentionClassifier:
         return load_model(self.folder(cell.key) / "model", device=self.device).model
@@ -299,7 +314,7 @@ class Wen(Workspace):
         model = build_model(anew, prepared.vocabulary, len(prepared.classes), prepared.embeddings)
         imitated = models.Outputs(base, [prepared.train])
         objective = models.adversary_objective(
-            imitated, self._strength(cell.dataset), self.options.tvd
+            imitated, self.options.strength_on(cell.dataset), self.options.tvd
         )
         training = replace(
             training,
@@ -310,9 +325,6 @@ class Wen(Workspace):
             first_epoch=1,
         )
         return model, objective, training
-
-    def _strength(self, dataset: str) -> float:
-        return STRENGTHS[dataset] if self.options.strength is None else self.options.strength
 
     def _measured(
         self, cell: Cell, model: AttentionClassifier, prepared: PreparedCorpus
@@ -336,18 +348,18 @@ class Wen(Workspace):
         model: AttentionClassifier,
         prepared: PreparedCorpus,
         folder: Path,
-    ) -> dict[str, Any]:
+    ) -> Finding:
         """Measure a model; what makes the measurement impossible is a result, too."""
         source = ModelSource(model, prepared.test, prepared.classes, {"cell": cell.key})
         run = folder / f"mi-{name}"
         if run.exists():  # of a killed call
             shutil.rmtree(run)
-        found: dict[str, Any] = {"accuracy": evaluate(model, prepared.test).accuracy}
+        accuracy = evaluate(model, prepared.test).accuracy
         try:
             mi.run(source, self.options.measurement(cell.variant), run, name=f"{cell.key} {name}")
         except mi.MeasurementError as error:
-            return found | {"run": None, "reason": str(error)}
-        return found | {"run": run.name, "reason": ""}
+            return Finding(accuracy, None, str(error))
+        return Finding(accuracy, run.name, "")
 
 
 def f1(decisions: Any, labels: Any) -> float:

@@ -157,11 +157,12 @@ def test_divergences_by_hand() -> None:
 
 def test_attention_s_shape() -> None:
     shape = attention_shape(Given([0.25] * 4, 0.5), [7])
-    assert shape == {"largest_weight": pytest.approx(0.25), "entropy_share": pytest.approx(1.0)}
-    assert attention_shape(Given([1.0], 0.5), [7])["entropy_share"] is None
+    assert shape.largest_weight == pytest.approx(0.25)
+    assert shape.entropy_share == pytest.approx(1.0)
+    assert attention_shape(Given([1.0], 0.5), [7]).entropy_share is None
 
 
-def test_an_adversary_moves_attention_as_far_as_it_is_told(
+def test_an_adversary_moves_attention_by_its_strength(
     prepared: PreparedCorpus, base: AttentionClassifier, tmp_path: Path
 ) -> None:
     outputs = Outputs(base, [prepared.train])

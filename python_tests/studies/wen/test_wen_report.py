@@ -15,12 +15,13 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from fastattnerase.cli.app import app
-from fastattnerase.cli.reproduce_wen import _describe
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.wen.figures import figures
 from fastattnerase.studies.wen.open_points import POINTS
 from fastattnerase.studies.wen.report import CHANCE, build
-from fastattnerase.studies.wen.tables import CHANCE_RULE, collect
+from fastattnerase.studies.wen.results import describe
+from fastattnerase.studies.wen.rows import CHANCE_RULE, TauName
+from fastattnerase.studies.wen.tables import collect
 from fastattnerase.studies.wen.units import Wen
 
 TINY = (
@@ -147,7 +148,7 @@ def test_without_shuffles_there_is_no_verdict_that_needs_them(
     fixed = claims[claims["text"].str.startswith("Fix")]
     assert len(fixed) == 14
     assert set(fixed["agrees"]) == {""}
-    assert set(fixed["here"]) == {"cannot tell: 1 (no shuffled outputs to compare with)"}
+    assert set(fixed["here"]) == {"undecided: 1 (no shuffled outputs to compare with)"}
 
 
 def test_the_readme_explains_chance_in_the_same_words(study: tuple[Path, Path]) -> None:
@@ -194,17 +195,17 @@ def test_a_table_without_rows_is_no_file(study: tuple[Path, Path], tmp_path: Pat
 def test_legends_name_what_is_drawn(study: tuple[Path, Path]) -> None:
     root, out = study
     workspace = Wen(OPTIONS, root, out)
-    tables = collect(workspace.results(), out)
+    tables = collect(workspace.results(), workspace.options, out)
     for name, figure in figures(tables, {"sst": "SST"}):
         assert all(axes.get_legend() is None for axes in figure.axes)  # none covers a panel
         [legend] = figure.legends
         texts = {text.get_text() for text in legend.get_texts()}
         if name.startswith("figure-2"):
             assert texts == {"BiLSTM"}
-            column = f"{name.removeprefix('figure-2-')}_chance"
+            tau: TauName = "weighted" if name.endswith("weighted") else "plain"
             marks = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
             hollow = sum(len(x.get_xdata()) for x in marks if x.get_markerfacecolor() == "white")
-            assert hollow == tables["figure_2"][column].sum()
+            assert hollow == sum(row.tau(tau).chance for row in tables.figure_2)
         if name == "tau-and-skew":
             assert texts == {"BiLSTM, additive"}
 
@@ -266,10 +267,13 @@ def test_every_open_point_names_options_that_exist() -> None:
 
 
 def test_a_vocabulary_without_words_is_said() -> None:
-    about: dict[str, Any] = {"documents": {"train": {"a": 1}}, "dropped": {}, "filtered": {}}
+    about: dict[str, Any] = {
+        "title": "SST", "note": "", "mean_length": 9.0, "documents": {"train": {"a": 1}},
+        "dropped": {}, "filtered": {},
+    }  # fmt: skip
     said = "no word is frequent enough for the vocabulary, so all are unknown words"
-    assert _describe({"about": about | {"words": 0}}).endswith(said)
-    assert said not in _describe({"about": about | {"words": 1}})
+    assert describe({"about": about | {"words": 0}}).endswith(said)
+    assert said not in describe({"about": about | {"words": 1}})
 
 
 def test_nothing_to_report(tmp_path: Path) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
+from committed import FOLDER, measurements
 
-from fastattnerase.studies.wen import tables as wen_tables
+from fastattnerase.studies.wen.claims import claims
+from fastattnerase.studies.wen.layout import frames
+from fastattnerase.studies.wen.rows import is_chance
+from fastattnerase.studies.wen.tables import compare
 
-FOLDER = Path(__file__).parents[3] / "benchmarks" / "results" / "wen"
 README = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
 
 
@@ -23,32 +24,27 @@ def number(value: float, digits: int = 2) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
-def test_claims_follow_from_the_tables() -> None:
-    names = ("means", "order", "highest", "accuracy", "table_2", "table_4", "gumbel")
-    tables = {name: table(name) for name in names}
-    for name in ("order", "highest"):
-        for tau in ("weighted_untold", "plain_untold"):
-            tables[name][tau] = tables[name][tau].fillna("")
-    found = pd.DataFrame([claim.record() for claim in wen_tables.claims(tables)])
-    saved = pd.read_csv(FOLDER / "claims.csv", keep_default_na=False)
-    for column in ("text", "rule", "verdicts", "paper", "here", "held", "cases", "cannot_tell",
-                   "agrees"):  # fmt: skip
-        assert found[column].tolist() == saved[column].tolist(), column
+def test_every_committed_table_follows_from_the_measurements() -> None:
+    """Byte for byte, the statements and their verdicts too."""
+    tables = compare(measurements())
+    written = {layout.name: frame for layout, frame in frames(tables, claims(tables))}
+    files = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.csv")}
+    assert written.keys() == files.keys()
+    for name, frame in written.items():
+        assert frame.to_csv(index=False) == files[name], name
 
 
 def test_chance_in_the_measurements_is_the_rule() -> None:
-    measured = table("measurements")
-    for tau in ("weighted", "weighted_sum", "plain"):
-        ends = measured[f"{tau}_control_low"], measured[f"{tau}_control_high"]
-        wanted = [
-            wen_tables._chance(*row)
-            for row in zip(measured[tau], *ends, measured["ranks"], strict=True)
-        ]
-        assert measured[f"{tau}_chance"].tolist() == wanted
-    assert measured["largest_weight"].notna().all()
-    grid = measured[(measured["variant"] == "normal") & (measured["mechanism"] == "softmax")]
-    weighted, plain = (int(grid[f"{tau}_chance"].sum()) for tau in ("weighted", "plain"))
-    few = int((grid["ranks"] < 5).sum())
+    rows = measurements()
+    for row in rows:
+        for tau in (row.weighted, row.weighted_sum, row.plain):
+            assert row.ranks is not None
+            assert tau.chance == is_chance(tau.value, tau.low, tau.high, row.ranks)
+        assert row.largest_weight > 0
+    grid = [r for r in rows if r.cell.variant == "normal" and r.cell.mechanism == "softmax"]
+    weighted = sum(row.weighted.chance is True for row in grid)
+    plain = sum(row.plain.chance is True for row in grid)
+    few = sum(row.has_few_ranks for row in grid)
     assert f"{weighted} weighted and {plain} plain taus of {len(grid)}" in README
     assert f"{few} of them by their few ranks" in README
 
@@ -62,13 +58,13 @@ def test_the_readme_s_means_and_cells() -> None:
     assert f"reverses them ({', '.join(map(number, overall['plain_corrected']))})" in README
     counts = {}
     for tau in ("weighted", "plain"):
-        told = order[order[f"{tau}_untold"].isna()]
-        counts[tau] = (told[f"{tau}_falls"].astype(str).eq("True").sum(), len(told))
+        decided = order[order[f"{tau}_undecided_reason"].isna()]
+        counts[tau] = (decided[f"{tau}_falls"].astype(str).eq("True").sum(), len(decided))
         for one, other, text in (
             ("additive", "deep", "Additive less deep is 0.02 ± 0.02 in both"),
             ("deep", "dot", "Deep less dot is 0.11 ± 0.05 and 0.06 ± 0.04"),
         ):
-            step = told[f"{tau}_{one}"] - told[f"{tau}_{other}"]
+            step = decided[f"{tau}_{one}"] - decided[f"{tau}_{other}"]
             error = np.std(step, ddof=1) / np.sqrt(len(step))
             assert text in README
             assert f"{number(step.mean())} ± {number(error)}" in text
@@ -76,9 +72,9 @@ def test_the_readme_s_means_and_cells() -> None:
     assert f"{a} of {cells} in weighted and {b} of {cells} in plain tau" in README
     best = {}
     for tau in ("weighted", "plain"):
-        told = highest[highest[f"{tau}_untold"].isna()]
-        won = told[told[f"{tau}_highest"].astype(str).eq("True")]
-        best[tau] = len(won), len(told), int((won[tau] <= won[f"{tau}_best_other"] + 1e-9).sum())
+        decided = highest[highest[f"{tau}_undecided_reason"].isna()]
+        won = decided[decided[f"{tau}_highest"].astype(str).eq("True")]
+        best[tau] = len(won), len(decided), int((won[tau] <= won[f"{tau}_best_other"] + 1e-9).sum())
     assert best == {"weighted": (5, 11, 3), "plain": (3, 11, 3)}
     assert "here it is in 5 of 11 data sets and seeds in weighted tau, 3 of these tied" in README
     assert "and in 3 of 11 in plain tau, all tied" in README
@@ -112,16 +108,16 @@ def test_the_readme_s_special_models() -> None:
     assert f"TVD {number(tvd, 3)}, half of it {number(tvd / 2, 3)};" in README
     own = fourth.set_index("dataset").loc["20news_sports"]
     assert f"of {own['ranks']} ranks against {own['ranks_normal']}" in README
-    assert third.set_index("dataset").loc["sst", ["epochs", "most_epochs"]].tolist() == [80, 80]
+    assert third.set_index("dataset").loc["sst", ["epochs", "max_epochs"]].tolist() == [80, 80]
 
 
 def test_the_readme_s_gumbel_models() -> None:
     every = table("table_5").set_index("attention").loc["all"]
     gumbel = table("gumbel")
     assert every["weighted_noise_on_cases"] == every["plain_noise_off_cases"] == 10
-    assert f"in {every['weighted_noise_on']:.0f} of the 10 models that can tell, just" in README
+    assert f"in {every['weighted_noise_on']:.0f} of the 10 models that decide, just" in README
     assert f"it is {every['weighted_noise_on_all']:.0f} of {every['models']:.0f} here" in README
-    assert f"in {every['weighted_noise_off']:.0f} of the 10 models that can tell, and" in README
+    assert f"in {every['weighted_noise_off']:.0f} of the 10 models that decide, and" in README
     assert f"plain tau in {every['plain_noise_off']:.0f}; with the noise on" in README
     assert f"plain tau in {every['plain_noise_on']:.0f}. The" in README
     means = [every[f"{tau}_equal_scores_mean"] for tau in ("weighted", "plain")]
@@ -130,8 +126,8 @@ def test_the_readme_s_gumbel_models() -> None:
     for tau in ("weighted", "plain"):
         of = []
         for noise in ("noise_off", "noise_on"):
-            told = gumbel[(gumbel["ranks_softmax"] >= 5) & (gumbel[f"ranks_{noise}"] >= 5)]
-            of.append((told[f"{tau}_{noise}"] - told[f"{tau}_softmax"]).max())
+            decided = gumbel[(gumbel["ranks_softmax"] >= 5) & (gumbel[f"ranks_{noise}"] >= 5)]
+            of.append((decided[f"{tau}_{noise}"] - decided[f"{tau}_softmax"]).max())
         gains[tau] = number(max(of))
     assert f"up to {gains['weighted']} weighted and {gains['plain']} plain" in README
 

@@ -1,0 +1,404 @@
+"""The statements of Wen, Subbalakshmi and Yang (2022), judged by the numbers here."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastattnerase.studies.wen.options import ATTENTIONS, BEST
+from fastattnerase.studies.wen.rows import (
+    NOISES,
+    SAME,
+    TAUS,
+    AccuracyRow,
+    AdversaryRow,
+    FixRow,
+    GumbelRow,
+    HighestRow,
+    MeanRow,
+    OrderRow,
+    Pair,
+    TauName,
+)
+from fastattnerase.studies.wen.tables import Tables, grouped, mean
+
+# The rules of `claims`; the paper's own numbers obey all of them. The paper repeats a fixed seed
+# with differences of up to 0.05, which the two rules about falls allow for.
+MIN_FALL = 0.1  # of tau with fixed attention; the paper's least is 0.16
+MAX_FALL = 0.05  # of tau with fixed representations; the paper's most is 0.00
+MIN_JSD = 0.19  # of an adversary's attention; the paper's least is 0.194
+MAX_TVD = 0.074  # of its outputs; the paper's most is 0.037, half of it in the published code
+MAX_CHANGE = 0.09  # of its tau, up or down; the paper's most
+MIN_SHARE = 0.8  # of models whose tau Gumbel-softmax does not lower; the paper's is 0.94
+
+AnyPair = TypeVar("AnyPair", bound=Pair)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper, and in how many cases the numbers here agree.
+
+    Attributes:
+        text: The statement.
+        rule: When a case agrees.
+        paper: What the paper reports.
+        here: What is found here.
+        held: Number of cases that agree.
+        cases: Number of models, seeds or cells that decide; 0 where none does.
+        undecided: Number of other cases: their premise does not hold, or tau is undefined, is
+            chance before anything was changed, has too few ranks or no shuffled outputs.
+        needed: Share of the cases that must agree.
+        means: Whether the means agree, of statements about means; their cases are the cells of
+            which the means are.
+    """
+
+    text: str
+    rule: str
+    paper: str
+    here: str
+    held: int
+    cases: int
+    undecided: int = 0
+    needed: float = 1.0
+    means: bool | None = None
+
+    @property
+    def agrees(self) -> str:
+        """The verdict, as `verdicts` says; empty without any case that decides."""
+        if self.cases == 0:
+            return ""
+        if self.means is not None:
+            return ("no", "partly", "yes")[self.means + (self.held > self.cases / 2)]
+        if self.held >= self.needed * self.cases:
+            return "yes"
+        return "partly" if self.held else "no"
+
+    @property
+    def verdicts(self) -> str:
+        """When the verdict is yes, partly or no; empty of what is no statement of the paper."""
+        if not self.cases + self.undecided:
+            return ""
+        if self.means is not None:
+            return (
+                "yes: the means agree, and more than half of the cells; partly: one of both; no: "
+                "neither"
+            )
+        if self.needed < 1:
+            return f"yes: at least {self.needed:.0%} of the cases; partly: fewer; no: none"
+        return "yes: all cases; partly: some; no: none"
+
+
+def claims(tables: Tables) -> list[Claim]:
+    """Judge the paper's statements by the numbers, with rules that the paper's numbers obey.
+
+    The paper has weighted tau alone; each statement about it is judged for plain tau, too. A case
+    is undecided where a tau is undefined, has fewer than five ranks or no shuffled outputs, where
+    the normal model's tau is chance, or where the premise does not hold (an adversary with the same
+    attention); it is counted, but not among the cases. A tau that was not chance and becomes chance
+    has fallen.
+
+    Args:
+        tables: of `collect`.
+
+    Returns:
+        The statements about what was run, in the paper's order.
+    """
+    return [
+        *_order_claims(tables.order, tables.means),
+        *_highest_claims(tables.highest, tables.means),
+        *_accuracy_claims(tables.accuracy),
+        *_fix_claims(tables.table_2),
+        *_adversary_claims(tables.adversaries),
+        *_gumbel_claims(tables.gumbel),
+    ]
+
+
+# --- statements about the grid -------------------------------------------------------------------
+
+
+def _order_claims(order: Sequence[OrderRow], means: Sequence[MeanRow]) -> list[Claim]:
+    """Judge for each tau whether it falls from additive over deep to dot attention."""
+    if not order:
+        return []
+    overall = {row.attention: row for row in means if row.encoder == "all"}
+    of_attention = [overall[attention] for attention in ATTENTIONS]
+    found = []
+    for tau in TAUS:
+        decided = [row for row in order if not row.undecided_reason(tau)]
+        falls = sum(row.falls(tau) is True for row in decided)
+        taus = np.array([row.taus(tau) for row in decided]).reshape(-1, len(ATTENTIONS))
+        steps = ", ".join(
+            f"{a} less {b} {_mean_and_error(taus[:, i] - taus[:, i + 1])}"
+            for i, (a, b) in enumerate(itertools.pairwise(ATTENTIONS))
+        )
+        average = [row.tau(tau).mean for row in of_attention]
+        corrected = [row.tau(tau).corrected for row in of_attention]
+        chance = sum(row.tau(tau).chance for row in of_attention)
+        models = sum(row.models for row in of_attention)
+        found.append(
+            Claim(
+                f"Additive above deep above dot attention, {tau} tau",
+                f"{tau} tau falls in this order; a cell is a data set, an encoder and a seed, all "
+                "three taus of five ranks or more",
+                "means 0.80, 0.74, 0.45 (weighted, of eleven data sets)",
+                _sentence(
+                    f"means {', '.join(map(_number, average))}",
+                    f"in this order in {falls} of {len(decided)} cells",
+                    f"mean ± standard error over the cells: {steps}",
+                    f"means with bias correction {', '.join(map(_number, corrected))}",
+                    f"{chance} of {models} models not different from chance",
+                    _undecided(row.undecided_reason(tau) for row in order),
+                ),
+                falls,
+                len(decided),
+                len(order) - len(decided),
+                means=all(b - a < -SAME for a, b in itertools.pairwise(average)),
+            )
+        )
+    return found
+
+
+def _highest_claims(highest: Sequence[HighestRow], means: Sequence[MeanRow]) -> list[Claim]:
+    """Judge for each tau whether BiLSTM with additive attention has the highest."""
+    if not highest:
+        return []
+    by_model = {(row.encoder, row.attention): row for row in means if row.encoder != "all"}
+    best = by_model.pop(BEST)
+    found = []
+    for tau in TAUS:
+        decided = [row.tau(tau) for row in highest if not row.tau(tau).undecided_reason]
+        won = [row for row in decided if row.highest]
+        tied = sum(row.value <= row.best_other + SAME for row in won)
+        own = best.tau(tau).mean
+        others = [row for row in by_model.values() if not math.isnan(row.tau(tau).mean)]
+        second, agree = "", False
+        if others:
+            top = max(others, key=lambda row: row.tau(tau).mean)
+            other = top.tau(tau).mean
+            agree = own >= other - SAME
+            second = (
+                f"best other mean {_number(other)}, {top.encoder} with {top.attention}, a lead of "
+                f"{_number(own - other)}"
+            )
+        found.append(
+            Claim(
+                f"BiLSTM with additive attention has the highest {tau} tau",
+                f"no other of the nine combinations has a higher {tau} tau; a cell is a data set "
+                "and a seed, of the combinations with five ranks or more",
+                "mean 0.92 (weighted); highest most of the time",
+                _sentence(
+                    f"mean {_number(own)}",
+                    second,
+                    f"highest in {len(won)} of {len(decided)} cells, in {tied} of these with "
+                    "another",
+                    f"{best.tau(tau).chance} of {best.models} models not different from chance",
+                    _undecided(row.tau(tau).undecided_reason for row in highest),
+                ),
+                len(won),
+                len(decided),
+                len(highest) - len(decided),
+                means=agree,
+            )
+        )
+    return found
+
+
+def _accuracy_claims(rows: Sequence[AccuracyRow]) -> list[Claim]:
+    """Judge the accuracy on each data set for which one is asked for."""
+    return [
+        Claim(
+            f"BiLSTM with additive attention classifies {row.dataset}",
+            f"accuracy of a seed at least {row.paper.needed:.2f}: less than the paper's, for "
+            "narrower vectors and another split",
+            f"{row.paper.accuracy:.2f}",
+            f"mean {row.accuracy:.3f}, lowest {row.lowest:.3f}",
+            row.reached,
+            row.seeds,
+        )
+        for row in rows
+        if not math.isnan(row.paper.needed)
+    ]
+
+
+# --- statements about special models -------------------------------------------------------------
+
+
+def _fix_claims(rows: Sequence[FixRow]) -> list[Claim]:
+    """Judge each way to fix attention or representations."""
+    found = []
+    for setting, text, rule, paper in (
+        (
+            "Fix Attn",
+            "fixed attention lowers {tau} tau",
+            f"{{tau}} tau of a model falls by more than {MIN_FALL}, or to chance",
+            "by 0.16 to 1.32 (weighted)",
+        ),
+        (
+            "Fix Rep",
+            "fixed representations do not lower {tau} tau",
+            f"{{tau}} tau of a model falls by at most {MAX_FALL} and not to chance; it may rise",
+            "it rises by 0.00 to 0.07 (weighted)",
+        ),
+    ):
+        own = [row for row in rows if row.setting == setting]
+        for reading, group in grouped(own, lambda row: row.reading).items():
+            positions = "; ranks are positions, so this tau is another quantity"
+            remark = positions if reading == "uniform" else ""
+            for tau in TAUS:
+                reasons, decided = _decided(group, tau)
+                if setting == "Fix Attn":
+                    held = sum(not row.keeps(tau, MIN_FALL) for row in decided)
+                else:
+                    held = sum(row.keeps(tau, MAX_FALL) for row in decided)
+                found.append(
+                    Claim(
+                        f"{setting}, {reading.replace('_', ' ')}: {text.format(tau=tau)}",
+                        rule.format(tau=tau) + remark,
+                        paper,
+                        _sentence(_change(decided, tau), _undecided(reasons)),
+                        held,
+                        len(decided),
+                        len(group) - len(decided),
+                    )
+                )
+    return found
+
+
+def _adversary_claims(rows: Sequence[AdversaryRow]) -> list[Claim]:
+    """Judge whether adversaries with another attention keep tau."""
+    if not rows:
+        return []
+    distances = ", ".join(
+        f"{name} {' to '.join(_ends(values))}"
+        for name, values in (
+            ("JSD", [row.attention_jsd for row in rows]),
+            ("TVD", [row.tvd for row in rows]),
+        )
+    )
+    found = []
+    for tau in TAUS:
+        reasons = [row.undecided_reason(tau) or _premise(row) for row in rows]
+        decided = [row for row, reason in zip(rows, reasons, strict=True) if not reason]
+        held = sum(
+            abs(row.delta(tau)) <= MAX_CHANGE and row.special.tau(tau).chance is False
+            for row in decided
+        )
+        found.append(
+            Claim(
+                f"Adversaries with another attention and the same outputs keep {tau} tau",
+                f"{tau} tau of a model moves by at most {MAX_CHANGE} up or down, and not to "
+                f"chance; the premise is a JSD of attention of at least {MIN_JSD} and a TVD of "
+                f"outputs of at most {MAX_TVD}, twice the paper's most, which may be half of it",
+                "JSD 0.19 to 0.66, TVD 0.001 to 0.037, tau falls by 0.02 to 0.09 (weighted)",
+                _sentence(distances, _change(decided, tau), _undecided(reasons)),
+                held,
+                len(decided),
+                len(rows) - len(decided),
+            )
+        )
+    return found
+
+
+def _premise(row: AdversaryRow) -> str:
+    """Say what of the premise does not hold: another attention, and the same outputs."""
+    if row.attention_jsd < MIN_JSD:
+        return f"JSD of attention below {MIN_JSD}"
+    return f"TVD of outputs above {MAX_TVD}" if row.tvd > MAX_TVD else ""
+
+
+def _gumbel_claims(rows: Sequence[GumbelRow]) -> list[Claim]:
+    """Judge whether Gumbel-softmax keeps tau, and report tau of its noise alone."""
+    if not rows:
+        return []
+    found = []
+    for tau in TAUS:
+        for noise in NOISES:
+            pairs = [row.pair(noise) for row in rows]
+            reasons, decided = _decided(pairs, tau)
+            kept = sum(pair.delta(tau) <= SAME for pair in pairs)
+            found.append(
+                Claim(
+                    f"Gumbel-softmax does not lower {tau} tau, {noise.replace('_', ' ')} at "
+                    "evaluation",
+                    f"{tau} tau of a model is not lower than softmax's, and not chance",
+                    "59 of 63 classification models, 94% (weighted)",
+                    _sentence(
+                        _change(decided, tau),
+                        _undecided(reasons),
+                        f"not lower in {kept} of all {len(pairs)}, chance or not",
+                    ),
+                    sum(pair.keeps(tau, SAME) for pair in decided),
+                    len(decided),
+                    len(pairs) - len(decided),
+                    MIN_SHARE,
+                )
+            )
+    means = [_number(mean(row.equal_scores.tau(tau).value for row in rows)) for tau in TAUS]
+    found.append(
+        Claim(
+            "The noise alone makes tau positive: with equal scores, no attention learned",
+            "none: no statement of the paper",
+            "not looked at",
+            f"mean weighted tau {means[0]}, plain {means[1]}",
+            0,
+            0,
+        )
+    )
+    return found
+
+
+def _decided(pairs: Sequence[AnyPair], tau: TauName) -> tuple[list[str], list[AnyPair]]:
+    """Say of each pair why it is undecided, and choose those that are not."""
+    reasons = [pair.undecided_reason(tau) for pair in pairs]
+    return reasons, [pair for pair, reason in zip(pairs, reasons, strict=True) if not reason]
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _undecided(reasons: Iterable[str]) -> str:
+    """Count the cases that are undecided, by the reason."""
+    counts = Counter(reason for reason in reasons if reason)
+    if not counts:
+        return ""
+    return "undecided: " + ", ".join(f"{n} ({reason})" for reason, n in counts.items())
+
+
+def _change(pairs: Sequence[Pair], tau: TauName) -> str:
+    """Say by how much tau falls, and how often to chance."""
+    if not pairs:
+        return ""
+    text = f"{tau} tau falls by {' to '.join(_ends([pair.delta(tau) for pair in pairs]))}"
+    chance = sum(pair.special.tau(tau).chance is True for pair in pairs)
+    return text + (f", {chance} of {len(pairs)} to chance" if chance else "")
+
+
+def _sentence(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _number(value: float) -> str:
+    """Write a number of two digits, never -0.00."""
+    return "undefined" if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
+
+
+def _mean_and_error(values: NDArray[np.float64]) -> str:
+    """Write a mean and its standard error, of two or more."""
+    if not len(values):
+        return "undefined"
+    error = ""
+    if len(values) > 1:
+        error = f" ± {_number(float(values.std(ddof=1)) / len(values) ** 0.5)}"
+    return _number(float(values.mean())) + error
+
+
+def _ends(values: Sequence[float]) -> list[str]:
+    """Write the smallest and the largest number, or the one that both are."""
+    return sorted({_number(min(values)), _number(max(values))}, key=float)

@@ -1,0 +1,180 @@
+"""What a finished unit of the studies found, as its file holds it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """How different two models are, means over documents.
+
+    Attributes:
+        tvd: Total variation distance of the outputs, `|p − p'|`; the published code reports half.
+        output_jsd: Jensen-Shannon divergence of the outputs, nats.
+        attention_jsd: Jensen-Shannon divergence of the attention distributions, nats, at most ln 2.
+        attention_kl: `KL(a ‖ a')` of the attention distributions, nats.
+    """
+
+    tvd: float
+    output_jsd: float
+    attention_jsd: float
+    attention_kl: float
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """How concentrated a model's attention is, means over documents.
+
+    Attributes:
+        largest_weight: Largest weight of a document.
+        entropy_share: Entropy over the largest possible, `ln n`, of documents with two words or
+            more: 1 is uniform attention; None where there is no such document.
+    """
+
+    largest_weight: float
+    entropy_share: float | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A measurement of a cell's model, and where its tables are.
+
+    Attributes:
+        accuracy: Test accuracy of the model as it was measured.
+        run: Folder of the measurement in the cell's; None where it was not possible.
+        reason: Why it was not possible; empty where it was.
+    """
+
+    accuracy: float
+    run: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """A trained model of the studies.
+
+    Attributes:
+        accuracy: Test accuracy.
+        f1: F1 score of class 1 on the test documents.
+        auc: Area under the ROC curve on the test documents; None where they are of one class.
+        dev_accuracy: Dev accuracy of the epoch that was kept.
+        best_epoch: The epoch that was kept.
+        epochs: Epochs that were trained.
+        documents: Number of documents of each split.
+        vectors_found: Number of words with a given vector.
+        measurements: The measurements by their name: `main`, or with Gumbel-softmax `noise_off`,
+            `noise_on` and `equal_scores`.
+        attention: How concentrated attention is; None where the weights are given.
+        divergence: How different an adversary is from the normal model.
+        strength: λ of an adversary.
+        seconds: Time that the cell took; the file holds it beside these numbers.
+    """
+
+    accuracy: float
+    f1: float
+    auc: float | None
+    dev_accuracy: float
+    best_epoch: int
+    epochs: int
+    documents: dict[str, int]
+    vectors_found: int
+    measurements: dict[str, Finding]
+    attention: AttentionShape | None = None
+    divergence: Divergence | None = None
+    strength: float | None = None
+    seconds: float = math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the numbers of the file; what an ordinary model lacks is left out."""
+        content = dataclasses.asdict(self)
+        del content["seconds"]
+        for name in ("attention", "divergence", "strength"):
+            if content[name] is None:
+                del content[name]
+        return content
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], seconds: float) -> CellResult:
+        """Read the numbers of the file, whose shape was checked.
+
+        Raises:
+            RunError: a key is missing.
+        """
+        shape, divergence = content.get("attention"), content.get("divergence")
+        names = [one.name for one in dataclasses.fields(cls)]
+        plain = {name: content[name] for name in names[: names.index("measurements")]}
+        return cls(
+            **plain,
+            measurements={
+                name: Finding(found["accuracy"], found["run"], found["reason"])
+                for name, found in content["measurements"].items()
+            },
+            attention=None if shape is None else AttentionShape(**shape),
+            divergence=None if divergence is None else Divergence(**divergence),
+            strength=content.get("strength"),
+            seconds=seconds,
+        )
+
+
+@dataclass(frozen=True)
+class DataResult:
+    """A prepared data set of the studies.
+
+    Attributes:
+        title: Name, for reports.
+        note: What a reader of the numbers must know of it.
+        words: Size of the vocabulary.
+        mean_length: Mean number of words of a training document.
+        documents: Number of documents by split and class.
+        left_out: Number of documents that are not used, by the reason.
+    """
+
+    title: str
+    note: str
+    words: int
+    mean_length: float
+    documents: dict[str, dict[str, int]]
+    left_out: dict[str, int]
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> DataResult:
+        """Read the numbers of the file, whose shape was checked.
+
+        Raises:
+            RunError: a key is missing.
+        """
+        about = content["about"]
+        left_out = {reason.replace("_", " "): n for reason, n in about["dropped"].items()}
+        left_out["by the filter of lengths"] = sum(about["filtered"].values())
+        return cls(
+            about["title"],
+            about["note"],
+            about["words"],
+            about["mean_length"],
+            about["documents"],
+            {reason: n for reason, n in left_out.items() if n},
+        )
+
+
+def describe(numbers: Mapping[str, Any]) -> str:
+    """Say in a few words what a finished unit found: a data set, or a cell.
+
+    Example:
+        >>> describe({"accuracy": 0.8125})
+        'test accuracy 0.812'
+    """
+    if "about" not in numbers:
+        return f"test accuracy {numbers['accuracy']:.3f}"
+    data = DataResult.from_json(numbers)
+    used = ", ".join(f"{sum(n.values()):,} {split}" for split, n in data.documents.items())
+    unused = ", ".join(f"{n:,} {why}" for why, n in data.left_out.items())
+    text = f"{used}; left out: {unused or 'none'}"
+    if not data.words:
+        text += "; no word is frequent enough for the vocabulary, so all are unknown words"
+    return text
