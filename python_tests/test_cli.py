@@ -31,7 +31,9 @@ from fastattnerase.data.word2vec import Word2VecConfig
 from fastattnerase.models import ModelConfig, TrainConfig
 from fastattnerase.runs.rundir import PartialTables
 from fastattnerase.studies.serrano_smith import experiment
-from fastattnerase.studies.serrano_smith.experiment import Config
+from fastattnerase.studies.serrano_smith.config import Config
+from fastattnerase.studies.serrano_smith.instance_tables import SCHEMAS
+from fastattnerase.studies.serrano_smith.result import load
 from fastattnerase.studies.serrano_smith.study import MODELS, CorpusSpec, Study, read_study
 
 GOOD = ("good", "fine", "great", "lovely")
@@ -124,17 +126,17 @@ def test_erase_and_report_side_by_side(trained: Path, tmp_path: Path) -> None:
             "--random-orders", 2,
         )  # fmt: skip
         assert "Smallest set" in result.stdout
-    run = experiment.load(tmp_path / "han")
-    assert run.run["source"]["split"] == "test"
-    assert run.run["source"]["item"] == "sentences"
-    assert run.run["name"] == "HANconv on reviews"
-    assert run.result["counts"]["instances"] == 6
-    assert run.result["counts"]["label_differs_from_model"] == 0
+    run = load(tmp_path / "han")
+    assert run.run.source["split"] == "test"
+    assert run.run.source["item"] == "sentences"
+    assert run.run.name == "HANconv on reviews"
+    assert run.counts.instances == 6
+    assert run.counts.label_differs_from_model == 0
     assert set(run.table("instances")["n"]) == {2}
-    assert run.result["multi"][0]["orders"] == 2
-    words = experiment.load(tmp_path / "flan")
+    assert run.multi["random"].orders == 2
+    words = load(tmp_path / "flan")
     assert set(words.table("instances")["n"]) == {11}
-    assert words.result["exhibits"][0]["items"][:3] == ["The", "film", "was"]
+    assert words.exhibits[0].items[:3] == ("The", "film", "was")
 
     result = invoke("report", tmp_path / "flan", tmp_path / "han", "--out", tmp_path / "report")
     page = tmp_path / "report" / "report.html"
@@ -148,16 +150,16 @@ def test_erase_on_a_file_with_and_without_labels(trained: Path, tmp_path: Path) 
         "erase", "--model", trained / "flan", "--data", data, "--text-column", "text", "--out",
         tmp_path / "a", "--resamples", 5,
     )  # fmt: skip
-    labelled = experiment.load(tmp_path / "a").table("instances")
+    labelled = load(tmp_path / "a").table("instances")
     assert labelled["gold"].tolist() == [1, 0, 1, 0, 1]
     write(data, [(text, "") for text, _ in reviews(5)], header=("text", "nothing"))
     invoke(
         "erase", "--model", trained / "flan", "--data", data, "--text-column", "text",
         "--unlabelled", "--out", tmp_path / "b", "--resamples", 5,
     )  # fmt: skip
-    result = experiment.load(tmp_path / "b")
+    result = load(tmp_path / "b")
     assert result.table("instances")["gold"].isna().all()
-    assert result.result["counts"]["accuracy"] is None
+    assert result.counts.accuracy is None
     assert result.table("instances")["label"].tolist() == labelled["label"].tolist()
     invoke("report", tmp_path / "b")
     assert (tmp_path / "b" / "report" / "report.html").exists()
@@ -214,11 +216,11 @@ def test_erase_tensors_end_to_end(tmp_path: Path) -> None:
         "--resamples", 5, "--name", "mine",
     )  # fmt: skip
     assert "mine" in result.stdout
-    run = experiment.load(tmp_path / "run")
+    run = load(tmp_path / "run")
     multi = run.table("multi").set_index("ranking")
     assert multi["first_flip"][["attention", "gradient", "product", "minimal"]].tolist() == [1] * 4
-    assert run.result["counts"]["accuracy"] == 0
-    assert run.result["exhibits"] == []
+    assert run.counts.accuracy == 0
+    assert run.exhibits == ()
     invoke("report", tmp_path / "run", "--out", tmp_path / "report")
     table = pd.read_csv(tmp_path / "report" / "tables" / "multi_weight.csv")
     assert table["fraction_median"].round(6).tolist()[1:] == [0.333333] * 4
@@ -395,7 +397,7 @@ class TestMistakes:
         parts = run / "parts"
         record = json.loads((run / "run.json").read_text())
         state = {key: record[key] for key in ("kind", "format", "config", "source")}
-        tables = PartialTables(run, list(experiment.SCHEMAS), state)
+        tables = PartialTables(run, list(SCHEMAS), state)
         tables.append({name: pq.read_table(run / f"{name}.parquet") for name in tables.names})
         for name in ("instances", "single"):
             file = parts / f"{name}-000000.parquet"

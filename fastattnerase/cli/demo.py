@@ -34,7 +34,7 @@ def demo(
     """
     from fastattnerase.data import demo_config
     from fastattnerase.models import ModelConfig, TrainConfig
-    from fastattnerase.studies.serrano_smith.experiment import Config
+    from fastattnerase.studies.serrano_smith.config import Config
 
     started = time.monotonic()
     device = choose_device(device)

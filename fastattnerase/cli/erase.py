@@ -19,11 +19,11 @@ from fastattnerase.cli.inputs import (
     print_next,
 )
 from fastattnerase.cli.options import Offer, command
-from fastattnerase.studies.serrano_smith.experiment import Config
+from fastattnerase.studies.serrano_smith.config import Config
 
 if TYPE_CHECKING:
     from fastattnerase.sources import Source
-    from fastattnerase.studies.serrano_smith.experiment import Result
+    from fastattnerase.studies.serrano_smith.result import Result
 
 
 @command("fastattnerase erase --model runs/flanrnn --out runs/flanrnn/erase")
@@ -72,15 +72,15 @@ def _summary(result: Result) -> None:
         verdict,
     )
 
-    table = Table(title=result.run["name"], title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table = Table(title=result.run.name, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for title in ("ranking", "flip", "median erased", "over smallest set"):
         table.add_column(title, justify="left" if title == "ranking" else "right")
-    for record in result.result["multi"]:
+    for ranking, record in result.multi.items():
         table.add_row(
-            NAMES[record["ranking"]],
-            percent(record["share_flipped"]["value"], 1),
-            percent(record["fraction"]["median"]["value"], 1),
-            times(typical_gap(result, record["ranking"])),
+            NAMES[ranking],
+            percent(record.share_flipped.value, 1),
+            percent(record.fraction.median.value, 1),
+            times(typical_gap(result, ranking)),
         )
     out.print(table)
     out.print(verdict(result), soft_wrap=True)

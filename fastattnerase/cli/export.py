@@ -23,9 +23,9 @@ def export(
     ] = None,
 ) -> None:
     """Write a run as CSV files in the field layout of Serrano and Smith's published code."""
-    from fastattnerase.studies.serrano_smith import experiment
     from fastattnerase.studies.serrano_smith.published_layout import export as write
+    from fastattnerase.studies.serrano_smith.result import load
 
-    result = experiment.load(find_run(run))
+    result = load(find_run(run))
     for path in write(result, out_folder or result.folder / "original"):
         out.print(str(path), soft_wrap=True)

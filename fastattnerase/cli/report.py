@@ -12,7 +12,7 @@ from fastattnerase.cli.inputs import find_run
 from fastattnerase.cli.options import command
 
 if TYPE_CHECKING:
-    from fastattnerase.studies.serrano_smith.experiment import Result
+    from fastattnerase.studies.serrano_smith.result import Result
 
 
 @command("fastattnerase report runs/flanrnn/erase runs/hanrnn/erase --out report")
@@ -27,9 +27,9 @@ def report(
     ] = None,
 ) -> None:
     """Write one HTML page on one run or several side by side, with figures and tables as files."""
-    from fastattnerase.studies.serrano_smith import experiment
+    from fastattnerase.studies.serrano_smith.result import load
 
-    results = [experiment.load(find_run(run)) for run in runs]
+    results = [load(find_run(run)) for run in runs]
     page = write_report(results, out_folder or results[0].folder / "report")
     out.print(str(page.resolve()), soft_wrap=True)
 

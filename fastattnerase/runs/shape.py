@@ -10,55 +10,9 @@ from fastattnerase.runs.rundir import RunError
 # A shape is a type or several, a list with the shape of each item, or a table with the shapes of
 # its keys, "*" for all others. What a file lacks is noticed where it is asked for.
 NUMBER = (int, float, type(None))
-ESTIMATE = {"value": NUMBER, "low": NUMBER, "high": NUMBER}
-SPREAD = dict.fromkeys(("mean", "q1", "median", "q3"), ESTIMATE)
 COUNTS = {"*": int}
 
 RUN = {"name": str, "classes": [str], "config": {}, "source": {}, "versions": {}, "machine": {}}
-ERASURE = {
-    "counts": {
-        "excluded": COUNTS,
-        "accuracy": NUMBER,
-        "label_counts": COUNTS,
-        "bias_label_counts": COUNTS,
-        "smallest_set": COUNTS,
-        "never_flip": {"code": COUNTS, "*": int},
-        "*": int,
-    },
-    "uniform": {"*": SPREAD},
-    "single": [
-        {
-            "ranking": str,
-            "instances": int,
-            "contingency": {"*": {"count": int} | ESTIMATE},
-            "expected_contingency": {"*": {"*": ESTIMATE}},
-            "share_any_item_flips": ESTIMATE,
-            "negative_delta_js": ESTIMATE,
-            **dict.fromkeys(("delta_js", "delta_alpha", "expected_delta_js"), SPREAD),
-            "*": NUMBER,
-        }
-    ],
-    "multi": [
-        {
-            "ranking": str,
-            **dict.fromkeys(("fraction", "mass", "gap", "common"), SPREAD),
-            **dict.fromkeys(("share_flipped", "share_optimal"), ESTIMATE),
-            "*": int,
-        }
-    ],
-    "pairs": [{"first": str, "second": str, "share_first_smaller": ESTIMATE, "*": NUMBER}],
-    "head": {"classes": int, "bias": (list, type(None))},
-    "exhibits": [
-        {
-            "items": [str],
-            "weights": [NUMBER],
-            "erased": [int],
-            "minimal": [int],
-            "gold": (int, type(None)),
-            "*": int,
-        }
-    ],
-}
 INFORMATION = {
     **dict.fromkeys(("instances", "used", "ranks", "clusters", "output_labels"), int),
     "notices": [str],
@@ -89,10 +43,10 @@ def check_shape(content: Any, shape: Any, path: Path, place: str = "") -> None:
         RunError: something of another type; names the file, the place and what is there.
 
     Example:
-        >>> check_shape({"counts": {"analysed": "many"}}, ERASURE, Path("result.json"))
+        >>> check_shape({"used": "many"}, INFORMATION, Path("result.json"))
         Traceback (most recent call last):
-        fastattnerase.runs.rundir.RunError: result.json is damaged: counts.analysed is \
-'many'; delete it and run again
+        fastattnerase.runs.rundir.RunError: result.json is damaged: used is 'many'; delete it and \
+run again
     """
     if isinstance(shape, dict):
         fits = isinstance(content, dict)

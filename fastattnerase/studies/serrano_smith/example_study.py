@@ -65,7 +65,7 @@ def example_study() -> str:
     from fastattnerase.data import DataConfig
     from fastattnerase.data.word2vec import Word2VecConfig
     from fastattnerase.models import ModelConfig, TrainConfig
-    from fastattnerase.studies.serrano_smith.experiment import Config
+    from fastattnerase.studies.serrano_smith.config import Config
 
     kinds = {
         "model": ModelConfig,

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fastattnerase.report.figures import PANEL, STYLE, add_legend, fitted
-from fastattnerase.studies.serrano_smith.experiment import Result, choosable
+from fastattnerase.studies.serrano_smith.result import Result, choosable
 
 NAMES = {
     "random": "Random",
@@ -203,7 +203,7 @@ FIGURES: dict[str, Draw] = {
 
 def fill(axes: Axes, draw: Draw, result: Result) -> None:
     """Draw a model's panel; "no data" where nothing of the model could be analysed."""
-    if result.result["counts"]["analysed"]:
+    if result.counts.analysed:
         draw(axes, result)
         return
     axes.set_xticks([])
@@ -229,7 +229,7 @@ def side_by_side(draw: Draw, results: Sequence[Result]) -> Figure:
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, result in zip(grid, results, strict=False):
             fill(axes, draw, result)
-            axes.set_title(fitted(result.run["name"], 38))
+            axes.set_title(fitted(result.run.name, 38))
         for axes in grid[len(results) :]:
             axes.set_axis_off()
         add_legend(figure, 2 if columns == 1 else 4)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fastattnerase.studies.serrano_smith.experiment import Result
 from fastattnerase.studies.serrano_smith.grid import Grid
+from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.sentences import percent
 
 TIMES = 1.6  # section 5.4
@@ -45,7 +45,7 @@ def findings(grid: Grid) -> list[Finding]:
     """
     found: list[Finding] = []
     for (corpus, model), result in grid.cells.items():
-        if result.result["counts"]["analysed"]:
+        if result.counts.analysed:
             found += _of_run(corpus, model, result)
     for corpus in grid.corpora:
         for kind in ("HAN", "FLAN"):
@@ -68,9 +68,12 @@ def tally(found: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def _median(result: Result, ranking: str) -> float | None:
-    record = next(r for r in result.result["multi"] if r["ranking"] == ranking)
-    value: float | None = record["fraction"]["median"]["value"]
-    return value
+    return result.multi[ranking].fraction.median.value
+
+
+def _known(share: float | None) -> float:
+    assert share is not None  # some instance was analysed
+    return share
 
 
 def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
@@ -95,14 +98,11 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
             all(known["random"] > value for r, value in known.items() if r != "random"),
             shown,
         )
-    pair = next(
-        p for p in result.result["pairs"] if (p["first"], p["second"]) == ("gradient", "attention")
-    )
-    wins, losses = pair["first_smaller"], pair["second_smaller"]
+    pair = result.pairs["gradient", "attention"]
+    wins, losses = pair.first_smaller, pair.second_smaller
     if encoder and wins + losses:
         text = (
-            f"gradient {wins}, attention {losses}, ties {pair['ties']}; sign test p "
-            f"{pair['p_sign']:.2g}"
+            f"gradient {wins}, attention {losses}, ties {pair.ties}; sign test p {pair.p_sign:.2g}"
         )
         yield Finding(
             f"With an encoder, gradient flips first at least {TIMES} times as often as attention "
@@ -112,33 +112,33 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
             wins >= TIMES * losses,
             text,
         )
-        share = pair["share_first_smaller"]["value"]
+        share = _known(pair.share_first_smaller.value)
         yield Finding(
             "With an encoder, gradient finds the smaller set in over half of the instances (5.4, "
             "10 of 16 models)",
             corpus,
             model,
             share > 0.5,
-            f"{percent(share, 1)} of {pair['judged']}",
+            f"{percent(share, 1)} of {pair.judged}",
         )
-    single = next(r for r in result.result["single"] if r["ranking"] == "attention")
-    cells = single["contingency"]
+    single = result.single["attention"]
+    cells = single.contingency
     yield Finding(
         "Erasing i* alone flips more often than erasing r alone (4.2)",
         corpus,
         model,
-        cells["only_top"]["count"] > cells["only_random"]["count"],
-        f"only i* {percent(cells['only_top']['value'], 1)}, only r "
-        f"{percent(cells['only_random']['value'], 1)}",
+        cells["only_top"].count > cells["only_random"].count,
+        f"only i* {percent(cells['only_top'].value, 1)}, only r "
+        f"{percent(cells['only_random'].value, 1)}",
     )
     yield Finding(
         "In most instances neither i* nor r flips the decision alone (4.2)",
         corpus,
         model,
-        cells["neither"]["value"] > 0.5,
-        percent(cells["neither"]["value"], 1),
+        _known(cells["neither"].value) > 0.5,
+        percent(cells["neither"].value, 1),
     )
-    negative = single["negative_delta_js"]["value"]
+    negative = _known(single.negative_delta_js.value)
     yield Finding(
         "ΔJS is negative in few instances, below a tenth (4.1)",
         corpus,

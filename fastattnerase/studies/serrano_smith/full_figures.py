@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -14,9 +14,11 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from fastattnerase.report.figures import STYLE, add_legend, fitted
-from fastattnerase.studies.serrano_smith.experiment import CELLS, RULES, Result
+from fastattnerase.statistics.bootstrap import Estimate
+from fastattnerase.studies.serrano_smith.config import CELLS, RULES
 from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, STYLES, fill
 from fastattnerase.studies.serrano_smith.grid import Grid
+from fastattnerase.studies.serrano_smith.result import Result
 
 _BINS = 10  # of Δα
 _NEGATIVE = 1e-9
@@ -177,7 +179,7 @@ def draw_curves(axes: Axes, result: Result) -> None:
 
 def draw_rules(axes: Axes, result: Result) -> None:
     """Draw the decision-flip table of attention in exact expectation under each rule for r."""
-    record = next(r for r in result.result["single"] if r["ranking"] == "attention")
+    expected = result.single["attention"].expected_contingency
     labels = {
         "both": "both",
         "only_top": "only i*",
@@ -190,7 +192,7 @@ def draw_rules(axes: Axes, result: Result) -> None:
         for place, cell in enumerate(cells):
             _interval(
                 axes,
-                record["expected_contingency"][rule][cell],
+                expected[rule][cell],
                 place + 0.2 * (number - 1),
                 _RULE_COLOURS[rule],
                 "o",
@@ -202,13 +204,14 @@ def draw_rules(axes: Axes, result: Result) -> None:
     axes.grid(False, axis="x")
 
 
-def medians(grid: Grid, quantity: str, label: str) -> Figure:
+def medians(grid: Grid, quantity: Literal["fraction", "mass"], label: str) -> Figure:
     """Draw medians with intervals, a panel for each corpus, a group for each model."""
 
-    def of(result: Result) -> Iterator[tuple[str, dict[str, Any]]]:
-        for record in result.result["multi"]:
-            if record["ranking"] in NAMES:
-                yield record["ranking"], record[quantity]["median"]
+    def of(result: Result) -> Iterator[tuple[str, Estimate]]:
+        for ranking, record in result.multi.items():
+            if ranking in NAMES:
+                spread = record.fraction if quantity == "fraction" else record.mass
+                yield ranking, spread.median
 
     return _dots(grid, of, label, NAMES, COLOURS, _MARKERS)
 
@@ -227,18 +230,18 @@ def pairs(grid: Grid) -> Figure:
     }
     markers = dict.fromkeys(names, "o")
 
-    def of(result: Result) -> Iterator[tuple[str, dict[str, Any]]]:
-        for record in result.result["pairs"]:
-            key = f"{record['first']}/{record['second']}"
+    def of(result: Result) -> Iterator[tuple[str, Estimate]]:
+        for (first, second), record in result.pairs.items():
+            key = f"{first}/{second}"
             if key in names:
-                yield key, record["share_first_smaller"]
+                yield key, record.share_first_smaller
 
     return _dots(grid, of, "Share with the smaller set", names, colours, markers)
 
 
 def _dots(
     grid: Grid,
-    of: Callable[[Result], Iterator[tuple[str, dict[str, Any]]]],
+    of: Callable[[Result], Iterator[tuple[str, Estimate]]],
     label: str,
     names: dict[str, str],
     colours: dict[str, str],
@@ -279,13 +282,13 @@ def _dots(
 
 def _interval(
     axes: Axes,
-    estimate: dict[str, float | None],
+    estimate: Estimate,
     x: float,
     colour: str,
     marker: str,
     label: str | None,
 ) -> Any:
-    value, low, high = (estimate[key] for key in ("value", "low", "high"))
+    value, low, high = estimate.value, estimate.low, estimate.high
     if value is None or low is None or high is None:
         return None
     axes.vlines(x, low, high, color=colour, linewidth=1.4)

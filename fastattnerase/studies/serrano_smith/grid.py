@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from fastattnerase.studies.serrano_smith.experiment import Result
+from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.study import MODELS
 
 
@@ -48,9 +48,9 @@ def arrange(results: Sequence[Result]) -> Grid:
     """
     cells: dict[tuple[str, str], Result] = {}
     for result in results:
-        source = result.run["source"]
-        key = (source.get("corpus", ""), source.get("architecture", result.run["name"]))
-        cells[key if key not in cells else (key[0], result.run["name"])] = result
+        source = result.run.source
+        key = (source.get("corpus", ""), source.get("architecture", result.run.name))
+        cells[key if key not in cells else (key[0], result.run.name)] = result
     corpora = tuple(dict.fromkeys(corpus for corpus, _ in cells))
     named = {model for _, model in cells}
     models = [model for model in MODELS if model in named]
@@ -71,7 +71,7 @@ def without_single_sentences(grid: Grid, corpus: str) -> Callable[[pd.DataFrame]
     """
     for model in grid.models:
         result = grid.cells.get((corpus, model))
-        if result is not None and result.run["source"].get("item") == "sentences":
+        if result is not None and result.run.source.get("item") == "sentences":
             table = result.table("instances", ["id", "excluded"])
             kept = set(table.loc[table["excluded"] == "", "id"])
             return lambda rows: rows[rows["id"].isin(kept)]

@@ -18,9 +18,10 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from fastattnerase.report.figures import STYLE, fitted
-from fastattnerase.studies.serrano_smith.experiment import RANKINGS, SINGLE_RANKINGS, Result
+from fastattnerase.studies.serrano_smith.config import RANKINGS, SINGLE_RANKINGS
 from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, fill
 from fastattnerase.studies.serrano_smith.grid import Grid
+from fastattnerase.studies.serrano_smith.result import Result
 
 Floats = NDArray[np.float64]
 Panel = Callable[[Axes, Result], None]
@@ -92,7 +93,7 @@ def panels(grid: Grid, models: Sequence[str], draw: Panel) -> Figure:
 def draw_sample(axes: Axes, result: Result) -> None:
     """Draw ΔJS against Δα, thinned as in figures 3 and 7."""
     x, y = _differences(result)
-    seed = zlib.crc32(result.run["name"].encode())
+    seed = zlib.crc32(result.run.name.encode())
     shown = thin(x, y, seed)
     axes.plot(
         x[shown],
@@ -271,7 +272,7 @@ def contingencies(grid: Grid, models: Sequence[str], ranking: str) -> Figure:
 
 
 def _cells(axes: Axes, result: Result, ranking: str, symbol: str) -> None:
-    record = next(r for r in result.result["single"] if r["ranking"] == ranking)
+    shares = result.single[ranking].contingency
     fills = {"both": "#ffffff", "only_top": "#cfe3f2", "only_random": "#fbdcc0", "neither": "#fff"}
     axes.set_xlim(0, 3.02)
     axes.set_ylim(-0.02, 3)
@@ -285,7 +286,7 @@ def _cells(axes: Axes, result: Result, ranking: str, symbol: str) -> None:
         axes.add_patch(
             Rectangle((x, y), 1, 1, facecolor=fills[cell], edgecolor="#4a5058", linewidth=0.7)
         )
-        value = record["contingency"][cell]["value"]
+        value = shares[cell].value
         text = "–" if value is None else f"{100 * value:.1f}"
         axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8.5)
     for column, text in ((1.5, "r: yes"), (2.5, "r: no")):

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fastattnerase.studies.serrano_smith.experiment import ASCENDING, SINGLE_RANKINGS, Result
+from fastattnerase.studies.serrano_smith.config import ASCENDING, SINGLE_RANKINGS
+from fastattnerase.studies.serrano_smith.result import Result
 
 NEVER = -1
 _PLACES = {1: "highest", 2: "2nd_highest", -1: "lowest", -2: "2nd_lowest"}
@@ -42,9 +43,9 @@ def export(result: Result, folder: Path) -> list[Path]:
 
     Example:
         >>> from pathlib import Path
-        >>> from fastattnerase.studies.serrano_smith import experiment
         >>> from fastattnerase.studies.serrano_smith.published_layout import export
-        >>> export(experiment.load(Path("run")), Path("out"))  # doctest: +SKIP
+        >>> from fastattnerase.studies.serrano_smith.result import load
+        >>> export(load(Path("run")), Path("out"))  # doctest: +SKIP
     """
     tables = _Tables(result)
     made: dict[str, dict[str, Any]] = {
@@ -79,7 +80,7 @@ class _Tables:
         self.single = result.table("single")
         self.multi = result.table("multi")
         self.erased = result.table("erased")
-        self.orders = int(result.run["config"]["random_orders"])
+        self.orders = result.run.config.random_orders
         self.ids = np.arange(1, len(self.instances) + 1)
 
     def _spread(self, table: pd.DataFrame, column: str) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from fastattnerase.report.figures import save as save_figure
 from fastattnerase.report.tables import save as save_table
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith import figures, full_figures, paper_figures, sentences
-from fastattnerase.studies.serrano_smith.experiment import SINGLE_RANKINGS, Result
+from fastattnerase.studies.serrano_smith.config import SINGLE_RANKINGS
 from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange
+from fastattnerase.studies.serrano_smith.result import Exhibit, Result
 from fastattnerase.studies.serrano_smith.tables import paper_tables, tables
 
 PAGE = "report.html"
@@ -82,11 +84,11 @@ def build(results: Sequence[Result], folder: Path) -> Path:
 
     Example:
         >>> from pathlib import Path
-        >>> from fastattnerase.studies.serrano_smith import experiment
         >>> from fastattnerase.studies.serrano_smith.report import build
-        >>> build([experiment.load(Path("run"))], Path("out"))  # doctest: +SKIP
+        >>> from fastattnerase.studies.serrano_smith.result import load
+        >>> build([load(Path("run"))], Path("out"))  # doctest: +SKIP
     """
-    names = [result.run["name"] for result in results]
+    names = [result.run.name for result in results]
     if not names:
         raise RunError("no runs to report on")
     if len(set(names)) < len(names):
@@ -151,14 +153,14 @@ def _shown(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
 
 
 def _model(result: Result) -> dict[str, Any]:
-    name = result.run["name"]
+    name = result.run.name
     return {
         "name": name,
         "run": result.run,
-        "counts": result.result["counts"],
-        "multi": {record["ranking"]: record for record in result.result["multi"]},
-        "single": {record["ranking"]: record for record in result.result["single"]},
-        "pairs": result.result["pairs"],
+        "counts": result.counts,
+        "multi": result.multi,
+        "single": result.single,
+        "pairs": result.pairs.values(),
         "verdict": sentences.verdict(result),
         "typical_gap": sentences.typical_gap(result, "attention"),
         "paragraphs": sentences.paragraphs(result),
@@ -167,25 +169,33 @@ def _model(result: Result) -> dict[str, Any]:
             figure: Markup(inline(figures.panel(draw, result), f"{name}: {_LABELS[figure]}"))
             for figure, draw in figures.FIGURES.items()
         },
-        "exhibits": [_exhibit(exhibit, result) for exhibit in result.result["exhibits"]],
+        "exhibits": [_exhibit(exhibit, result) for exhibit in result.exhibits],
         "settings": _flatten(
-            {key: result.run[key] for key in ("config", "source", "versions", "machine")}
+            {
+                "config": dataclasses.asdict(result.run.config),
+                "source": result.run.source,
+                "versions": result.run.versions,
+                "machine": result.run.machine,
+            }
         ),
     }
 
 
-def _exhibit(exhibit: dict[str, Any], result: Result) -> dict[str, Any]:
-    classes = result.run["classes"]
-    strongest = max(exhibit["weights"], default=0.0)
-    erased, minimal = set(exhibit["erased"]), set(exhibit["minimal"])
+def _exhibit(exhibit: Exhibit, result: Result) -> dict[str, Any]:
+    classes = result.run.classes
+    strongest = max(exhibit.weights, default=0.0)
+    erased, minimal = set(exhibit.erased), set(exhibit.minimal)
 
     def name(label: int | None) -> str | None:
         return None if label is None or label < 0 else classes[label]
 
-    return exhibit | {
-        "gold_name": name(exhibit["gold"]),
-        "label_name": name(exhibit["label"]),
-        "flip_name": name(exhibit["flip_label"]),
+    return {
+        "first_flip": exhibit.first_flip,
+        "minimal_size": exhibit.minimal_size,
+        "size": len(exhibit.items),
+        "gold_name": name(exhibit.gold),
+        "label_name": name(exhibit.label),
+        "flip_name": name(exhibit.flip_label),
         "spans": [
             {
                 "text": text,
@@ -195,9 +205,7 @@ def _exhibit(exhibit: dict[str, Any], result: Result) -> dict[str, Any]:
                 "erased": place in erased,
                 "minimal": place in minimal,
             }
-            for place, (text, weight) in enumerate(
-                zip(exhibit["items"], exhibit["weights"], strict=True)
-            )
+            for place, (text, weight) in enumerate(zip(exhibit.items, exhibit.weights, strict=True))
         ],
     }
 

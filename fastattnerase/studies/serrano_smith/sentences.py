@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from fastattnerase.studies.serrano_smith.experiment import Result
+from fastattnerase.studies.serrano_smith.config import CELLS
+from fastattnerase.studies.serrano_smith.result import Result
 
 PHRASES = {
     "random": "a random order",
@@ -64,40 +63,40 @@ def verdict(result: Result) -> str:
     them, it needs infinitely many items. Where it needs fewer items than a random order no more
     often than that needs fewer than it (sign test), it is no guide, however few they are.
     """
-    counts = result.result["counts"]
-    if counts["analysed"] == 0:
+    counts = result.counts
+    if counts.analysed == 0:
         return _NOTHING
-    sets = counts["smallest_set"]
-    if not sets["known"]:
+    sets = counts.smallest_set
+    if not sets.known:
         return "The smallest sets are not known here, so attention is only compared to rankings."
-    if not sets["some"]:
+    if not sets.some:
         return (
             "Nothing to choose: no decision changes before everything is erased, so every "
             "ranking is as good as any other."
         )
-    share = percent(sets["some"] / sets["known"])
+    share = percent(sets.some / sets.known)
     scope = (
         ""
-        if sets["some"] == sets["known"]
+        if sets.some == sets.known
         else f"In the {share} of instances that a part of their items flips, "
     )
     gaps = result.gaps("attention")
     gap = float(np.median(gaps))
     optimal = float((gaps <= 1).mean())
     never = float(np.isinf(gaps).mean())
-    chance = _pair(result, "attention", "random")
-    worse = chance["first_smaller"] < chance["second_smaller"]
+    chance = result.pairs["attention", "random"]
+    worse = chance.first_smaller < chance.second_smaller
     if never == 1:
         text = "no decision changes under attention although some set would change it."
-    elif chance["p_sign"] > CHANCE or worse:
+    elif chance.p_sign > CHANCE or worse:
         text = (
             "attention is a worse guide than a random order"
-            if worse and chance["p_sign"] <= CHANCE
+            if worse and chance.p_sign <= CHANCE
             else "attention is not told apart from a random order"
         )
         text += (
-            f": it needs fewer items in {chance['first_smaller']:,} instances and more in "
-            f"{chance['second_smaller']:,}; "
+            f": it needs fewer items in {chance.first_smaller:,} instances and more in "
+            f"{chance.second_smaller:,}; "
         )
         text += (
             f"erasing by it never changes the decision in {percent(never)}, though a set would."
@@ -137,8 +136,8 @@ def paragraphs(result: Result) -> list[str]:
     Returns:
         Plain text.
     """
-    counts = result.result["counts"]
-    if counts["analysed"] == 0:
+    counts = result.counts
+    if counts.analysed == 0:
         return [_NOTHING]
     texts = [
         _constant(result),
@@ -153,15 +152,15 @@ def paragraphs(result: Result) -> list[str]:
 
 def notices(result: Result) -> list[str]:
     """Say what a reader of a run's numbers must know before reading any: one sentence each."""
-    counts = result.result["counts"]
-    bad = counts["excluded"]["non_finite"]
-    left_out = f"{bad:,} of {counts['instances']:,} instances hold NaN or infinity: left out."
+    counts = result.counts
+    bad = counts.excluded["non_finite"]
+    left_out = f"{bad:,} of {counts.instances:,} instances hold NaN or infinity: left out."
     texts = [left_out if bad else "", _constant(result)]
     return [text for text in texts if text]
 
 
 def _constant(result: Result) -> str:
-    divergence = result.result["uniform"]["js"]["mean"]["value"]
+    divergence = result.uniform.js.mean.value
     if divergence is None or divergence > _CONSTANT:
         return ""
     return (
@@ -170,21 +169,11 @@ def _constant(result: Result) -> str:
     )
 
 
-def _pair(result: Result, first: str, second: str) -> dict[str, Any]:
-    records: list[dict[str, Any]] = result.result["pairs"]
-    return next(r for r in records if (r["first"], r["second"]) == (first, second))
-
-
-def _record(result: Result, ranking: str) -> dict[str, Any]:
-    records: list[dict[str, Any]] = result.result["multi"]
-    return next(record for record in records if record["ranking"] == ranking)
-
-
 def _one_decision(result: Result) -> str:
-    decisions = result.result["counts"]["label_counts"]
+    decisions = result.counts.label_counts
     if len(decisions) > 1:
         return ""
-    name = result.run["classes"][int(next(iter(decisions)))]
+    name = result.run.classes[int(next(iter(decisions)))]
     return (
         f"Beware: the model decides “{name}” for every instance, so it has learned little that "
         "these numbers could be about."
@@ -192,13 +181,13 @@ def _one_decision(result: Result) -> str:
 
 
 def _sets(result: Result) -> str:
-    records = {record["ranking"]: record for record in result.result["multi"]}
+    records = result.multi
 
     def flips(ranking: str) -> str:
         record = records[ranking]
-        median = record["fraction"]["median"]["value"]
+        median = record.fraction.median.value
         after = "" if median is None else f", after a median of {percent(median)} of the items"
-        return f"{percent(record['share_flipped']['value'])} of the decisions{after}"
+        return f"{percent(record.share_flipped.value)} of the decisions{after}"
 
     sentence = f"Erasing in order of attention changes {flips('attention')}. "
     if "minimal" in records:
@@ -213,12 +202,12 @@ def _sets(result: Result) -> str:
     )
     sentence += "."
     known = ("attention", "gradient", "product")
-    optimal = {r: records[r]["share_optimal"]["value"] for r in known}
-    sets = result.result["counts"]["smallest_set"]
-    if sets["some"]:
-        best = max(known, key=lambda r: float(optimal[r]))
+    optimal = {r: records[r].share_optimal.value for r in known}
+    sets = result.counts.smallest_set
+    if sets.some:
+        best = max(known, key=lambda r: optimal[r] or 0.0)
         sentence += (
-            f" In the {sets['some']:,} instances where a part of the items suffices, attention "
+            f" In the {sets.some:,} instances where a part of the items suffices, attention "
             f"needs no more than the smallest set in {percent(optimal['attention'])}"
         )
         sentence += (
@@ -230,33 +219,32 @@ def _sets(result: Result) -> str:
 
 
 def _against_random(result: Result) -> str:
-    pair = _pair(result, "attention", "random")
-    if pair["judged"] == 0:
+    pair = result.pairs["attention", "random"]
+    if pair.judged == 0:
         return ""
-    better = pair["first_smaller"] > pair["second_smaller"]
-    if pair["p_sign"] > CHANCE:
+    better = pair.first_smaller > pair.second_smaller
+    if pair.p_sign > CHANCE:
         text = "Attention and a random order are not told apart"
     else:
         text = f"Attention is {'better' if better else 'worse'} than a random order"
     return (
-        f" {text}: it needs fewer items in {pair['first_smaller']:,} of the {pair['judged']:,} "
-        f"instances that either flips, more in {pair['second_smaller']:,} (sign test, p "
-        f"{pair['p_sign']:.2g})."
+        f" {text}: it needs fewer items in {pair.first_smaller:,} of the {pair.judged:,} "
+        f"instances that either flips, more in {pair.second_smaller:,} (sign test, p "
+        f"{pair.p_sign:.2g})."
     )
 
 
 def _why_not(result: Result) -> str:
-    records = result.result["multi"]
-    below = [r for r in records if (r["share_flipped"]["value"] or 0.0) < 0.5]
+    below = [r for r in result.multi.values() if (r.share_flipped.value or 0.0) < 0.5]
     if not below:
         return ""
-    counts = result.result["counts"]
-    names = [PHRASES[record["ranking"]] for record in below]
+    counts = result.counts
+    names = [PHRASES[record.ranking] for record in below]
     listed = names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
     text = f"Fewer than half of the decisions flip under {listed}. "
-    same, analysed = counts["label_is_bias_label"], counts["analysed"]
-    classes = result.run["classes"]
-    bias_labels = counts["bias_label_counts"]
+    same, analysed = counts.label_is_bias_label, counts.analysed
+    classes = result.run.classes
+    bias_labels = counts.bias_label_counts
     if len(bias_labels) == 1:
         name = classes[int(next(iter(bias_labels)))]
         text += f"Without any item the model's bias alone decides “{name}”. "
@@ -265,38 +253,37 @@ def _why_not(result: Result) -> str:
         "bias alone decides: erasing everything gives the same decision again, so only a partial "
         "erasure can flip them, and that needs items that speak for another class."
     )
-    sets = counts["smallest_set"]
-    if sets["known"]:
+    sets = counts.smallest_set
+    if sets.known:
         text += (
-            f" No set of items at all changes the decision of {sets['none']:,} instances, and "
-            f"nothing less than everything that of {sets['everything']:,}."
+            f" No set of items at all changes the decision of {sets.none:,} instances, and "
+            f"nothing less than everything that of {sets.everything:,}."
         )
     return text
 
 
 def _singles(result: Result) -> str:
-    record = result.result["single"][0]  # attention
-    cells = record["contingency"]
-    top, random = cells["only_top"]["value"], cells["only_random"]["value"]
-    both, neither = cells["both"]["value"], cells["neither"]["value"]
-    if top is None:
+    record = result.single["attention"]
+    cells = record.contingency
+    both, top, random, neither = (cells[cell].value for cell in CELLS)
+    if both is None or top is None or random is None:
         return ""
     text = (
         f"Erasing only the item with the most attention changes {percent(top + both, 1)} of the "
         f"decisions, erasing only a random other item {percent(random + both, 1)}; in "
         f"{percent(neither, 1)} neither does. "
     )
-    ahead = record["expected_contingency"][result.run["config"]["random_item"]]
+    ahead = record.expected_contingency[result.run.config.random_item]
     text += (
         f"Averaged over all other items instead of one drawn, the top item alone flips "
-        f"{percent(ahead['only_top']['value'], 1)} and another alone "
-        f"{percent(ahead['only_random']['value'], 1)}. "
+        f"{percent(ahead['only_top'].value, 1)} and another alone "
+        f"{percent(ahead['only_random'].value, 1)}. "
     )
-    negative = record["negative_delta_js"]["value"]
+    negative = record.negative_delta_js.value
     text += (
         f"The top item shifts the output distribution less than the random one in "
         f"{percent(negative, 1)} of the instances; the median difference ΔJS is "
-        f"{_small(record['delta_js']['median']['value'])}."
+        f"{_small(record.delta_js.median.value)}."
     )
     return text
 
@@ -308,10 +295,10 @@ def _small(value: float | None) -> str:
 
 
 def _theory(result: Result) -> str:
-    head = result.result["head"]
-    if head["classes"] != 2 or head["bias"] is None:
+    head = result.head
+    if head.classes != 2 or head.bias is None:
         return ""
-    difference = abs(head["bias"][0] - head["bias"][1])
+    difference = abs(head.bias[0] - head.bias[1])
     if difference == 0:
         return (
             "With two classes and equal biases, as here, attention times gradient is the best "

@@ -14,7 +14,7 @@ from typing import Any
 
 from fastattnerase.runs.checked import check_table
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.studies.serrano_smith.experiment import Config
+from fastattnerase.studies.serrano_smith.config import Config
 
 if sys.version_info >= (3, 11):
     import tomllib

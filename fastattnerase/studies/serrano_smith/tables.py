@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
 
+from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.statistics.paired import Paired, compare
-from fastattnerase.studies.serrano_smith.experiment import CELLS, RULES, Result
+from fastattnerase.studies.serrano_smith.config import CELLS, RULES
 from fastattnerase.studies.serrano_smith.findings import findings
 from fastattnerase.studies.serrano_smith.grid import Grid, arrange, without_single_sentences
+from fastattnerase.studies.serrano_smith.presets import PUBLISHED_ACCURACY
+from fastattnerase.studies.serrano_smith.result import Pair, Result, Spread
 
 STATISTICS = ("mean", "q1", "median", "q3")
 
@@ -42,7 +46,7 @@ def tables(results: Sequence[Result]) -> dict[str, pd.DataFrame]:
         "exclusions": [],
     }
     for result in results:
-        name = {"model": result.run["name"]}
+        name = {"model": result.run.name}
         rows["models"].append(name | _model(result))
         rows["multi_weight"] += [name | row for row in _multi(result)]
         rows["single_weight"] += [name | row for row in _single(result)]
@@ -53,61 +57,60 @@ def tables(results: Sequence[Result]) -> dict[str, pd.DataFrame]:
     return {table: pd.DataFrame(records) for table, records in (rows | {"findings": found}).items()}
 
 
-def _flat(name: str, estimate: Mapping[str, float | None]) -> dict[str, float | None]:
+def _flat(name: str, estimate: Estimate) -> dict[str, float | None]:
     return {
-        name: estimate["value"],
-        f"{name}_low": estimate["low"],
-        f"{name}_high": estimate["high"],
+        name: estimate.value,
+        f"{name}_low": estimate.low,
+        f"{name}_high": estimate.high,
     }
+
+
+def _spread(name: str, spread: Spread) -> dict[str, float | None]:
+    columns: dict[str, float | None] = {}
+    for statistic in STATISTICS:
+        columns |= _flat(f"{name}_{statistic}", getattr(spread, statistic))
+    return columns
 
 
 def _model(result: Result) -> dict[str, Any]:
-    counts = result.result["counts"]
+    counts = result.counts
     return {
-        "instances": counts["instances"],
-        "accuracy": counts["accuracy"],
-        **{f"excluded_{reason}": count for reason, count in counts["excluded"].items()},
-        "analysed": counts["analysed"],
-        "label_is_bias_label": counts["label_is_bias_label"],
-        "near_ties": counts["near_ties"],
-        "compared_with_model": counts["compared_with_model"],
-        "label_differs_from_model": counts["label_differs_from_model"],
-        **_flat("uniform_kl_mean", result.result["uniform"]["kl"]["mean"]),
-        **_flat("uniform_js_mean", result.result["uniform"]["js"]["mean"]),
-        **_flat("attention_gap_median", _gap(result)),
+        "instances": counts.instances,
+        "accuracy": counts.accuracy,
+        **{f"excluded_{reason}": count for reason, count in counts.excluded.items()},
+        "analysed": counts.analysed,
+        "label_is_bias_label": counts.label_is_bias_label,
+        "near_ties": counts.near_ties,
+        "compared_with_model": counts.compared_with_model,
+        "label_differs_from_model": counts.label_differs_from_model,
+        **_flat("uniform_kl_mean", result.uniform.kl.mean),
+        **_flat("uniform_js_mean", result.uniform.js.mean),
+        **_flat("attention_gap_median", result.multi["attention"].gap.median),
     }
 
 
-def _gap(result: Result) -> Mapping[str, float | None]:
-    record = next(r for r in result.result["multi"] if r["ranking"] == "attention")
-    gap: Mapping[str, float | None] = record["gap"]["median"]
-    return gap
-
-
 def _multi(result: Result) -> Iterator[dict[str, Any]]:
-    for record in result.result["multi"]:
-        row = {key: record[key] for key in ("ranking", "orders", "instances", "flipped", "never")}
-        row |= _flat("share_flipped", record["share_flipped"])
-        row |= _flat("share_optimal", record["share_optimal"])
-        for quantity in ("fraction", "mass", "gap"):
-            for statistic in STATISTICS:
-                row |= _flat(f"{quantity}_{statistic}", record[quantity][statistic])
-        for statistic in STATISTICS:
-            row |= _flat(f"common_fraction_{statistic}", record["common"][statistic])
-        yield row
+    for record in result.multi.values():
+        columns = ("ranking", "orders", "instances", "flipped", "never")
+        row = {name: getattr(record, name) for name in columns}
+        row |= _flat("share_flipped", record.share_flipped)
+        row |= _flat("share_optimal", record.share_optimal)
+        row |= _spread("fraction", record.fraction)
+        row |= _spread("mass", record.mass)
+        row |= _spread("gap", record.gap)
+        yield row | _spread("common_fraction", record.common)
 
 
 def _single(result: Result) -> Iterator[dict[str, Any]]:
-    for record in result.result["single"]:
-        row = {"ranking": record["ranking"], "instances": record["instances"]}
-        row |= _flat("negative_delta_js", record["negative_delta_js"])
-        row |= _flat("any_item_flips", record["share_any_item_flips"])
-        cells = record["contingency"]
-        row |= _test(compare(cells["only_top"]["count"], cells["only_random"]["count"]))
-        for quantity in ("delta_js", "delta_alpha", "expected_delta_js"):
-            for statistic in STATISTICS:
-                row |= _flat(f"{quantity}_{statistic}", record[quantity][statistic])
-        yield row
+    for record in result.single.values():
+        row: dict[str, Any] = {"ranking": record.ranking, "instances": record.instances}
+        row |= _flat("negative_delta_js", record.negative_delta_js)
+        row |= _flat("any_item_flips", record.share_any_item_flips)
+        cells = record.contingency
+        row |= _test(compare(cells["only_top"].count, cells["only_random"].count))
+        row |= _spread("delta_js", record.delta_js)
+        row |= _spread("delta_alpha", record.delta_alpha)
+        yield row | _spread("expected_delta_js", record.expected_delta_js)
 
 
 def _test(test: Paired) -> dict[str, Any]:
@@ -121,50 +124,50 @@ def _test(test: Paired) -> dict[str, Any]:
 
 
 def _contingency(result: Result) -> Iterator[dict[str, Any]]:
-    for record in result.result["single"]:
+    for record in result.single.values():
         for cell in (*CELLS, "same_item"):
-            row = {
-                "ranking": record["ranking"],
-                "random_item": result.run["config"]["random_item"],
+            row: dict[str, Any] = {
+                "ranking": record.ranking,
+                "random_item": result.run.config.random_item,
                 "cell": cell,
             }
             if cell in CELLS:
-                drawn = record["contingency"][cell]
-                row |= {"count": drawn["count"], **_flat("share", drawn)}
+                drawn = record.contingency[cell]
+                row |= {"count": drawn.count, **_flat("share", drawn.estimate)}
             for rule in RULES:
-                row |= _flat(f"expected_{rule}", record["expected_contingency"][rule][cell])
-            yield row | _flat("any_item_flips", record["share_any_item_flips"])
+                row |= _flat(f"expected_{rule}", record.expected_contingency[rule][cell])
+            yield row | _flat("any_item_flips", record.share_any_item_flips)
 
 
 def _pairs(result: Result) -> Iterator[dict[str, Any]]:
-    for record in result.result["pairs"]:
+    for record in result.pairs.values():
         row: dict[str, Any] = {}
-        for key, value in record.items():
-            if key == "p_mcnemar":
-                test = compare(record["flips_only_first"], record["flips_only_second"])
+        for field in dataclasses.fields(Pair):
+            if field.name == "p_mcnemar":
+                test = compare(record.flips_only_first, record.flips_only_second)
                 row |= {"p_mcnemar": test.p_mcnemar, "mcnemar_exact": test.exact}
-            elif key != "share_first_smaller":
-                row[key] = value
-        yield row | _flat("share_first_smaller", record["share_first_smaller"])
+            elif field.name != "share_first_smaller":
+                row[field.name] = getattr(record, field.name)
+        yield row | _flat("share_first_smaller", record.share_first_smaller)
 
 
 def _exclusions(result: Result) -> Iterator[dict[str, Any]]:
     """Count what the paper's words leave out, and what its code left out."""
-    counts = result.result["counts"]
-    never = counts["never_flip"]
-    single = counts["excluded"]["length_1"]
+    counts = result.counts
+    never = counts.never_flip
+    single = counts.excluded["length_1"]
     yield {"convention": "paper and code", "what": "length 1", "instances": single}
     yield {
         "convention": "paper",
         "what": "decision never changed under any ranking",
-        "instances": never["paper"],
+        "instances": never.paper,
     }
-    for ranking, count in never["code"].items():
+    for ranking, count in never.code.items():
         yield {"convention": "code", "what": f"never flips by {ranking}", "instances": count}
     yield {
         "convention": "neither",
         "what": "kept: flips under all rankings",
-        "instances": never["flip_under_all"],
+        "instances": never.flip_under_all,
     }
 
 
@@ -204,7 +207,7 @@ def _corpora(grid: Grid) -> pd.DataFrame:
     rows = []
     for corpus in grid.corpora:
         result = next(r for (name, _), r in grid.cells.items() if name == corpus)
-        about = result.run["source"].get("statistics")
+        about = result.run.source.get("statistics")
         if about is None:
             continue
         documents = about["documents"]
@@ -227,14 +230,14 @@ def _flips(grid: Grid, models: Sequence[str], ranking: str) -> pd.DataFrame:
     rows = []
     for model in models:
         for corpus, result in grid.row(model):
-            record = next(r for r in result.result["single"] if r["ranking"] == ranking)
+            record = result.single[ranking]
             row: dict[str, Any] = {"Dataset": corpus, "Model": model}
             for cell, title in zip(
                 CELLS, ("both flip", "only i* flips", "only r flips", "neither"), strict=True
             ):
-                row[title] = _percent(record["contingency"][cell]["value"])
-            row["some item flips"] = _percent(record["share_any_item_flips"]["value"])
-            rows.append(row | {"instances": record["instances"]})
+                row[title] = _percent(record.contingency[cell].value)
+            row["some item flips"] = _percent(record.share_any_item_flips.value)
+            rows.append(row | {"instances": record.instances})
     return pd.DataFrame(rows)
 
 
@@ -243,16 +246,14 @@ def _percent(value: float | None) -> float | None:
 
 
 def _accuracies(grid: Grid) -> pd.DataFrame:
-    from fastattnerase.studies.serrano_smith.presets import PUBLISHED_ACCURACY
-
     rows = []
     for corpus in grid.corpora:
         row: dict[str, Any] = {"Dataset": corpus}
         paper: dict[str, Any] = {}
         for model in grid.models:
             result = grid.cells.get((corpus, model))
-            row[model] = None if result is None else _percent(result.result["counts"]["accuracy"])
-            about = None if result is None else result.run["source"].get("paper")
+            row[model] = None if result is None else _percent(result.counts.accuracy)
+            about = None if result is None else result.run.source.get("paper")
             if about is not None:
                 key = f"{about.split()[0].lower()}-{model.lower()}"
                 if key in PUBLISHED_ACCURACY:

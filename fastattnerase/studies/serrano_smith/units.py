@@ -32,6 +32,7 @@ from fastattnerase.runs.progress import Reporting
 from fastattnerase.runs.workspace import Report, Unit, Workspace
 from fastattnerase.sources import ModelSource
 from fastattnerase.studies.serrano_smith import experiment
+from fastattnerase.studies.serrano_smith.result import Result, load
 from fastattnerase.studies.serrano_smith.rows import write_rows
 from fastattnerase.studies.serrano_smith.study import CorpusSpec, Study
 
@@ -356,8 +357,12 @@ class SerranoSmith(Workspace):
             name=f"{model} on {corpus.name}",
             on_progress=lambda done, total: report(done / max(total, 1)),
         )
-        counts = result.result["counts"]
-        return {key: counts[key] for key in ("instances", "analysed", "accuracy")}
+        counts = result.counts
+        return {
+            "instances": counts.instances,
+            "analysed": counts.analysed,
+            "accuracy": counts.accuracy,
+        }
 
     # --- report ----------------------------------------------------------------------------------
 
@@ -371,9 +376,9 @@ class SerranoSmith(Workspace):
 
         return {"page": build(self.results(), folder).name}
 
-    def results(self) -> list[experiment.Result]:
+    def results(self) -> list[Result]:
         """Load the finished runs of the study's models, also of those not chosen now."""
-        return [experiment.load(self.folder(unit.key)) for unit in self._erased()]
+        return [load(self.folder(unit.key)) for unit in self._erased()]
 
 
 def stage_of(unit: Unit) -> str:

@@ -12,8 +12,8 @@ from studies.serrano_smith.test_units import Quiet
 
 from fastattnerase.runs import schedule
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.corpora import original_study
+from fastattnerase.studies.serrano_smith.result import load
 from fastattnerase.studies.serrano_smith.study import MODELS
 from fastattnerase.studies.serrano_smith.units import SerranoSmith
 
@@ -59,10 +59,10 @@ def test_models_are_those_of_the_paper(finished: SerranoSmith) -> None:
     manifest = json.loads((finished.out / "manifest.json").read_text())
     embedded = [u["numbers"] for u in manifest["units"] if u["stage"] == "embed"]
     assert all(numbers["words_with_vectors"] > 10 for numbers in embedded)
-    run = experiment.load(finished.out / "erase" / "imdb" / "flannoenc")
-    assert run.run["config"]["random_orders"] == 5
+    run = load(finished.out / "erase" / "imdb" / "flannoenc")
+    assert run.run.config.random_orders == 5
     # A word tells each class: without an encoder, attention finds it.
-    assert run.result["counts"]["accuracy"] > 0.9
+    assert run.counts.accuracy > 0.9
 
 
 def test_published_numbers_stand_beside(finished: SerranoSmith) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,9 @@ import fastattnerase as fae
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk
 from fastattnerase.studies.serrano_smith import experiment
-from fastattnerase.studies.serrano_smith.experiment import Config, measure, random_items
+from fastattnerase.studies.serrano_smith.config import RANKINGS, Config
+from fastattnerase.studies.serrano_smith.erasure import measure, random_items
+from fastattnerase.studies.serrano_smith.result import Head, Result, SmallestSets, load
 
 FAST = Config(resamples=20, exhibits=3)
 
@@ -36,7 +39,7 @@ def frames(config: Config = FAST) -> dict[str, pd.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> experiment.Result:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return experiment.run(
         HandMade(), FAST, tmp_path_factory.mktemp("run") / "run", name="hand-made"
     )
@@ -120,71 +123,76 @@ def test_a_draw_of_both_and_one_item() -> None:
     assert table["r_flip_label"].tolist() == [0, 0, 0]
 
 
-def test_aggregates(finished: experiment.Result) -> None:
-    counts = finished.result["counts"]
-    assert counts["instances"] == 8
-    assert counts["excluded"] == {"empty": 1, "length_1": 1, "non_finite": 1}
-    assert counts["analysed"] == 5
-    assert counts["label_is_bias_label"] == 2
-    assert counts["label_differs_from_model"] == 2
-    assert counts["compared_with_model"] == 8
-    assert counts["accuracy"] == pytest.approx(5 / 7)
-    assert counts["smallest_set"] == {"known": 5, "none": 1, "everything": 1, "some": 3}
-    assert counts["label_counts"] == {"1": 3, "0": 2}
+def aggregates(result: Result) -> str:
+    """What a run found, but for the tables."""
+    return (result.folder / "result.json").read_text()
 
-    attention = finished.result["single"][0]
-    cells = {cell: value["value"] for cell, value in attention["contingency"].items()}
+
+def test_aggregates(finished: Result) -> None:
+    counts = finished.counts
+    assert counts.instances == 8
+    assert counts.excluded == {"empty": 1, "length_1": 1, "non_finite": 1}
+    assert counts.analysed == 5
+    assert counts.label_is_bias_label == 2
+    assert counts.label_differs_from_model == 2
+    assert counts.compared_with_model == 8
+    assert counts.accuracy == pytest.approx(5 / 7)
+    assert counts.smallest_set == SmallestSets(known=5, none=1, everything=1, some=3)
+    assert counts.label_counts == {"1": 3, "0": 2}
+
+    single = finished.single["attention"]
+    cells = {cell: share.value for cell, share in single.contingency.items()}
     assert cells == {"both": 0, "only_top": 0.4, "only_random": 0.2, "neither": 0.4}
-    assert attention["contingency"]["only_top"]["count"] == 2
-    expected = attention["expected_contingency"]["different"]
-    assert {cell: expected[cell]["value"] for cell in cells} == pytest.approx(cells)
+    assert single.contingency["only_top"].count == 2
+    expected = single.expected_contingency["different"]
+    assert {cell: expected[cell].value for cell in cells} == pytest.approx(cells)
     # Two differences are 0, and of the other three that of instance 2 is the smallest.
     smallest = js(0.5, 2.0) - js(0.5, -0.5)
-    assert attention["delta_js"]["median"]["value"] == pytest.approx(smallest, abs=1e-6)
-    assert attention["negative_delta_js"]["value"] == 0
-    assert attention["delta_js"]["q1"]["value"] == 0
+    assert single.delta_js.median.value == pytest.approx(smallest, abs=1e-6)
+    assert single.negative_delta_js.value == 0
+    assert single.delta_js.q1.value == 0
 
-    multi = {record["ranking"]: record for record in finished.result["multi"]}
+    multi = finished.multi
     assert list(multi) == ["random", "attention", "gradient", "product", "minimal"]
     attention = multi["attention"]
-    assert (attention["flipped"], attention["never"]) == (4, 1)
-    assert attention["share_flipped"]["value"] == 0.8
-    assert attention["fraction"]["median"]["value"] == pytest.approx(0.75)
+    assert (attention.flipped, attention.never) == (4, 1)
+    assert attention.share_flipped.value == 0.8
+    assert attention.fraction.median.value == pytest.approx(0.75)
     # Judged on the three instances that some but not all of their items flip.
-    assert attention["share_optimal"]["value"] == pytest.approx(2 / 3)
-    assert attention["gap"]["median"]["value"] == 1
-    assert attention["gap"]["mean"]["value"] == pytest.approx(4 / 3)
-    assert multi["product"]["share_optimal"]["value"] == 1
-    assert multi["minimal"]["gap"]["q3"]["value"] == 1
-    assert finished.result["head"] == {"classes": 2, "bias": [0.0, 0.0]}
+    assert attention.share_optimal.value == pytest.approx(2 / 3)
+    assert attention.gap.median.value == 1
+    assert attention.gap.mean.value == pytest.approx(4 / 3)
+    assert multi["product"].share_optimal.value == 1
+    assert multi["minimal"].gap.q3.value == 1
+    assert finished.head == Head(classes=2, bias=(0.0, 0.0))
 
 
-def test_the_record_names_what_was_run_and_holds_no_path(finished: experiment.Result) -> None:
+def test_the_record_names_what_was_run_and_holds_no_path(finished: Result) -> None:
     run = finished.run
-    assert run["config"]["random_item"] == "different"
-    assert run["source"]["what"] == "hand-made"
-    assert set(run["versions"]) >= {"python", "torch", "fastattnerase"}
-    assert run["machine"]["cores"] >= 1
-    assert str(Path.cwd()) not in json.dumps(run)
+    assert run.config.random_item == "different"
+    assert run.source["what"] == "hand-made"
+    assert set(run.versions) >= {"python", "torch", "fastattnerase"}
+    assert run.machine["cores"] >= 1
+    assert str(Path.cwd()) not in (finished.folder / "run.json").read_text()
     assert not (finished.folder / "parts").exists()
 
 
-def test_exhibits_are_marked(finished: experiment.Result) -> None:
-    shown = {exhibit["row"]: exhibit for exhibit in finished.result["exhibits"]}
+def test_exhibits_are_marked(finished: Result) -> None:
+    shown = {exhibit.row: exhibit for exhibit in finished.exhibits}
     assert len(shown) == 3
     assert 4 in shown  # one that never flips under attention
-    assert shown[4]["erased"] == []
-    assert shown[4]["minimal_size"] == -1
+    assert shown[4].erased == ()
+    assert shown[4].minimal_size == -1
     assert 2 in shown  # the largest gap
-    assert shown[2]["items"] == ["<w0>", "<w1>"]
-    assert shown[2]["erased"] == [0, 1]
-    assert shown[2]["minimal"] == [1]
-    assert shown[2]["weights"] == [0.6, 0.4]
+    assert shown[2].items == ("<w0>", "<w1>")
+    assert shown[2].erased == (0, 1)
+    assert shown[2].minimal == (1,)
+    assert shown[2].weights == (0.6, 0.4)
 
 
-def test_batches_do_not_matter(tmp_path: Path, finished: experiment.Result) -> None:
+def test_batches_do_not_matter(tmp_path: Path, finished: Result) -> None:
     other = experiment.run(HandMade(size=1), FAST, tmp_path / "run", name="hand-made")
-    assert other.result == finished.result
+    assert aggregates(other) == aggregates(finished)
     for name in ("instances", "single", "multi"):
         first, second = (
             r.table(name).sort_values(["row", *({"ranking"} & set(r.table(name)))], kind="stable")
@@ -205,7 +213,7 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(
     with pytest.raises(KeyboardInterrupt):
         experiment.run(HandMade(2, rows, stop_at=6), FAST, folder, name="x")
     with pytest.raises(RunError, match="not finished"):
-        experiment.load(folder)
+        load(folder)
     # A file that a kill left half written is not a part.
     (folder / "parts" / "multi-000003.parquet").write_bytes(b"half")
     source = HandMade(2, rows)
@@ -214,7 +222,7 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(
     assert source.started == [6]
     assert seen[0] == (6, 16)
     assert seen[-1] == (16, 16)
-    assert second.result == whole.result
+    assert aggregates(second) == aggregates(whole)
     for name in ("instances", "single", "multi"):
         pd.testing.assert_frame_equal(whole.table(name), second.table(name))
         # One row group a part: what is held in memory does not grow.
@@ -224,7 +232,7 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(
 def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     experiment.run(HandMade(), FAST, tmp_path, name="x")
     source = HandMade(stop_at=0)
-    assert experiment.run(source, FAST, tmp_path, name="x").run["name"] == "x"
+    assert experiment.run(source, FAST, tmp_path, name="x").run.name == "x"
     assert source.started == []
 
 
@@ -233,9 +241,9 @@ def test_a_finished_run_takes_a_new_name(tmp_path: Path) -> None:
     source = HandMade(stop_at=0)
     second = experiment.run(source, FAST, tmp_path, name="y")
     assert source.started == []
-    assert second.run == first.run | {"name": "y"}
-    assert experiment.load(tmp_path).run["name"] == "y"
-    assert second.result == first.result
+    assert second.run == replace(first.run, name="y")
+    assert load(tmp_path).run.name == "y"
+    assert aggregates(second) == aggregates(first)
 
 
 def test_a_first_try_without_results_gives_way(
@@ -244,7 +252,7 @@ def test_a_first_try_without_results_gives_way(
     with pytest.raises(KeyboardInterrupt):
         experiment.run(HandMade(stop_at=0), FAST, tmp_path, name="x")
     rows = HandMade(rows=[0, 1, 2])
-    assert experiment.run(rows, FAST, tmp_path, name="x").result["counts"]["instances"] == 3
+    assert experiment.run(rows, FAST, tmp_path, name="x").counts.instances == 3
     # But one part is worth keeping.
     monkeypatch.setattr(experiment, "_PART", 2)
     with pytest.raises(KeyboardInterrupt):
@@ -271,9 +279,9 @@ def test_a_bias_that_is_not_finite_stays_out_of_the_result(tmp_path: Path) -> No
             )
             return Chunk(bad)
 
-    result = experiment.run(Source(rows=[0, 1]), FAST, tmp_path, name="x").result
-    assert result["head"] == {"classes": 2, "bias": None}
-    assert result["counts"]["excluded"]["non_finite"] == 2
+    result = experiment.run(Source(rows=[0, 1]), FAST, tmp_path, name="x")
+    assert result.head == Head(classes=2, bias=None)
+    assert result.counts.excluded["non_finite"] == 2
 
 
 def test_another_configuration_is_refused(tmp_path: Path) -> None:
@@ -287,10 +295,10 @@ def test_another_configuration_is_refused(tmp_path: Path) -> None:
 def test_nothing_to_analyse(tmp_path: Path) -> None:
     for number, rows in enumerate(([], [5, 6], [7])):
         result = experiment.run(HandMade(rows=rows), FAST, tmp_path / str(number), name="x")
-        assert result.result["counts"]["analysed"] == 0
-        assert result.result["exhibits"] == []
-        assert all(r["share_flipped"]["value"] is None for r in result.result["multi"])
-        assert result.result["single"][0]["contingency"]["both"]["value"] is None
+        assert result.counts.analysed == 0
+        assert result.exhibits == ()
+        assert all(record.share_flipped.value is None for record in result.multi.values())
+        assert result.single["attention"].contingency["both"].value is None
 
 
 def test_several_heads_have_no_smallest_set(tmp_path: Path) -> None:
@@ -311,9 +319,9 @@ def test_several_heads_have_no_smallest_set(tmp_path: Path) -> None:
             )
 
     result = experiment.run(Source(), FAST, tmp_path, name="x")
-    assert [r["ranking"] for r in result.result["multi"]] == list(experiment.RANKINGS)
-    assert result.result["multi"][1]["gap"]["median"]["value"] is None
-    assert result.result["counts"]["smallest_set"]["known"] == 0
+    assert list(result.multi) == list(RANKINGS)
+    assert result.multi["attention"].gap.median.value is None
+    assert result.counts.smallest_set.known == 0
 
 
 class TestRandomItems:
@@ -385,13 +393,13 @@ def test_bad_configurations(changes: dict[str, object], message: str) -> None:
 
 def test_loading_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="not a run directory"):
-        experiment.load(tmp_path)
+        load(tmp_path)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(RunError, match="damaged"):
-        experiment.load(tmp_path)
+        load(tmp_path)
     (tmp_path / "run.json").write_text('{"kind": "other"}')
     with pytest.raises(RunError, match="kind 'other'"):
-        experiment.load(tmp_path)
+        load(tmp_path)
 
 
 def test_a_run_of_another_format_is_refused(tmp_path: Path) -> None:
@@ -400,7 +408,7 @@ def test_a_run_of_another_format_is_refused(tmp_path: Path) -> None:
     del record["format"]
     (tmp_path / "run.json").write_text(json.dumps(record))
     with pytest.raises(RunError, match="format None, needed is 2"):
-        experiment.load(tmp_path)
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 and no more"])

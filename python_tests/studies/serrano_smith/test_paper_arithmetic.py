@@ -13,7 +13,9 @@ from studies.serrano_smith.hand_made import HandMade
 import fastattnerase as fae
 from fastattnerase.sources import Chunk
 from fastattnerase.studies.serrano_smith import experiment
-from fastattnerase.studies.serrano_smith.experiment import Config, Result, measure
+from fastattnerase.studies.serrano_smith.config import Config
+from fastattnerase.studies.serrano_smith.erasure import measure
+from fastattnerase.studies.serrano_smith.result import NeverFlip, Result, SmallestSets
 
 FAST = Config(resamples=20, exhibits=0)
 
@@ -66,7 +68,7 @@ def test_divergence_of_attention_from_uniform(finished: Result) -> None:
     assert table["uniform_kl"][3] == 0  # even
     assert table["uniform_kl"][5] == 0  # a single item
     assert math.isnan(table["uniform_kl"][6])  # none
-    kl_mean = finished.result["uniform"]["kl"]["mean"]["value"]
+    kl_mean = finished.uniform.kl.mean.value
     assert kl_mean == pytest.approx(table["uniform_kl"][:5].mean())
 
 
@@ -78,15 +80,15 @@ def test_logits_are_those_of_the_model(finished: Result) -> None:
 
 def test_pairwise_comparison_of_rankings(finished: Result) -> None:
     """First flips by attention 1, 1, 2, 2, never; by product 1, 1, 1, 2, never."""
-    pair = {(p["first"], p["second"]): p for p in finished.result["pairs"]}["product", "attention"]
-    assert (pair["instances"], pair["judged"]) == (5, 4)
-    assert (pair["first_smaller"], pair["second_smaller"], pair["ties"]) == (1, 0, 3)
-    assert pair["share_first_smaller"]["value"] == 0.25
-    assert pair["share_of_all"] == 0.2
-    assert pair["times_as_many"] is None
-    assert pair["p_sign"] == 1  # one instance
-    assert (pair["mcnemar"], pair["p_mcnemar"]) == (0, 1)  # both flip the same
-    assert pair["share_optimal"] == 1
+    pair = finished.pairs["product", "attention"]
+    assert (pair.instances, pair.judged) == (5, 4)
+    assert (pair.first_smaller, pair.second_smaller, pair.ties) == (1, 0, 3)
+    assert pair.share_first_smaller.value == 0.25
+    assert pair.share_of_all == 0.2
+    assert pair.times_as_many is None
+    assert pair.p_sign == 1  # one instance
+    assert (pair.mcnemar, pair.p_mcnemar) == (0, 1)  # both flip the same
+    assert pair.share_optimal == 1
 
 
 def test_a_ranking_that_flips_where_the_other_never_does_wins(tmp_path: Path) -> None:
@@ -107,26 +109,26 @@ def test_a_ranking_that_flips_where_the_other_never_does_wins(tmp_path: Path) ->
 
     # The mean is 0.5 < 0.75: class 0. Without the -1 it is 2: class 1, at the first by attention.
     result = experiment.run(One(rows=[0], size=1), FAST, tmp_path, name="one")
-    pairs = {(p["first"], p["second"]): p for p in result.result["pairs"]}
     flips = result.table("multi").set_index(["ranking", "order"])["first_flip"]
     assert flips["attention", 0] == flips["minimal", 0] == 1
     assert flips["ascending", 0] == -1  # 2, 2, -1: class 0 all along, as the bias alone
     never = flips["random", 0] < 0
-    against = pairs["attention", "random"]
-    assert against["judged"] == 1
-    assert against["flips_only_first"] == int(never)
+    against = result.pairs["attention", "random"]
+    assert against.judged == 1
+    assert against.flips_only_first == int(never)
 
 
 def test_both_ways_of_leaving_out_are_counted(finished: Result) -> None:
-    never = finished.result["counts"]["never_flip"]
-    assert never["paper"] == 1  # instance 4: no ranking ever changes it
+    assert finished.counts.never_flip == NeverFlip(
+        paper=1,  # instance 4: no ranking ever changes it
+        code={"random": 2, "attention": 1, "gradient": 1, "product": 1},
+        flip_under_all=3,
+    )
     # The random order of instance 1 erases its item 1 first, after which the decision stays.
     multi = finished.table("multi").set_index(["ranking", "row"])
     assert multi.loc["random", "first_flip"].tolist() == [2, -1, 1, 2, -1]
-    assert never["code"] == {"random": 2, "attention": 1, "gradient": 1, "product": 1}
-    assert never["flip_under_all"] == 3
-    attention = finished.result["multi"][1]
-    assert attention["common"]["mean"]["value"] == pytest.approx((1 / 3 + 1 + 1) / 3)
+    attention = finished.multi["attention"]
+    assert attention.common.mean.value == pytest.approx((1 / 3 + 1 + 1) / 3)
 
 
 @pytest.mark.parametrize(
@@ -143,23 +145,18 @@ def test_conventions_for_instances_that_never_flip(
     never = table[(table["ranking"] == "attention") & (table["row"] == 4)].iloc[0]
     np.testing.assert_equal([never["fraction"], never["mass"]], [stored, stored])
     assert math.isnan(never["gap"])
-    attention = result.result["multi"][1]
-    assert attention["fraction"]["mean"]["value"] == pytest.approx(mean)
-    assert attention["share_flipped"]["value"] == 0.8
-    assert result.result["counts"]["smallest_set"] == {
-        "known": 5,
-        "none": 1,
-        "everything": 1,
-        "some": 3,
-    }
+    attention = result.multi["attention"]
+    assert attention.fraction.mean.value == pytest.approx(mean)
+    assert attention.share_flipped.value == 0.8
+    assert result.counts.smallest_set == SmallestSets(known=5, none=1, everything=1, some=3)
 
 
 class TestTheRuleOfDrawingR:
     """The published code drew a rank from 1 … n − 1 and took it for a position."""
 
-    def expected(self, result: Result, rule: str) -> dict[str, float]:
-        cells = result.result["single"][0]["expected_contingency"][rule]
-        return {cell: estimate["value"] for cell, estimate in cells.items()}
+    def expected(self, result: Result, rule: str) -> dict[str, float | None]:
+        cells = result.single["attention"].expected_contingency[rule]
+        return {cell: estimate.value for cell, estimate in cells.items()}
 
     def test_exact_expectations_by_hand(self, finished: Result) -> None:
         """i* is in position 0 in all five instances, so the rule's positions are the others.
@@ -212,8 +209,8 @@ class TestTheRuleOfDrawingR:
         assert defect["same_item"] == pytest.approx(share)
         assert defect["both"] == pytest.approx(share)  # inflated from 0
         assert defect["only_top"] == pytest.approx(1 - share)  # deflated from 1
-        drawn = result.result["single"][0]["contingency"]
-        assert drawn["both"]["value"] == pytest.approx(share, abs=0.03)
+        drawn = result.single["attention"].contingency
+        assert drawn["both"].value == pytest.approx(share, abs=0.03)
         table = result.table("single", ["ranking", "item", "r_item", "delta_js"])
         same = table["item"] == table["r_item"]
         assert (table.loc[same, "delta_js"] == 0).all()  # one code path: exactly 0, not noise

@@ -13,12 +13,13 @@ from studies.serrano_smith.hand_made import HandMade
 
 from fastattnerase.report.tables import latex
 from fastattnerase.studies.serrano_smith import experiment, full_figures, paper_figures
-from fastattnerase.studies.serrano_smith.experiment import Config, Result
+from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.serrano_smith.figures import FIGURES, panel
 from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange, without_single_sentences
 from fastattnerase.studies.serrano_smith.published_layout import export
 from fastattnerase.studies.serrano_smith.report import build
+from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.tables import paper_tables, tables
 
 FAST = Config(resamples=5, exhibits=0, random_orders=2)
@@ -156,7 +157,7 @@ def test_small_differences_fill_the_density(results: list[Result]) -> None:
 
     axes = Figure().subplots()
     result = results[0]
-    full_figures.draw_density(axes, Small(result.folder, result.run, result.result))
+    full_figures.draw_density(axes, Small(**vars(result)))
     assert axes.get_xlim() == pytest.approx((0, 3.06e-4))
     [cells] = [c for c in axes.collections if isinstance(c, PolyCollection) and c.norm.vmin]
     assert cells.norm.vmin == 0.2  # a cell with one instance is not white

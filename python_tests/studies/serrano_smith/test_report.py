@@ -6,9 +6,9 @@ import itertools
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,10 @@ from fastattnerase.report.figures import FORMATS
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk
 from fastattnerase.studies.serrano_smith import experiment, sentences
-from fastattnerase.studies.serrano_smith.experiment import Config, Result
+from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.serrano_smith.figures import FIGURES, panel
 from fastattnerase.studies.serrano_smith.report import build
+from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.tables import tables
 
 FAST = Config(resamples=20, exhibits=3)
@@ -212,20 +213,33 @@ def test_words_name_the_proof_where_it_applies(results: list[Result]) -> None:
         ([], 0, "The smallest sets are not known"),
     ],
 )
-def test_verdicts(gaps: list[float], known: int, start: str) -> None:
+def test_verdicts(results: list[Result], gaps: list[float], known: int, start: str) -> None:
+    made = made_up(results[0], gaps, 10, known, against_random=(9, 0, 0.004))
+    assert re.match(start, sentences.verdict(made))
+
+
+def made_up(
+    result: Result,
+    gaps: list[float],
+    analysed: int,
+    known: int,
+    against_random: tuple[int, int, float],
+) -> Result:
+    """A result with other gaps of attention, counts, and wins of it over a random order."""
+
     class Made(Result):
         def gaps(self, ranking: str) -> np.ndarray:
             assert ranking == "attention"
             return np.array(gaps, dtype=np.float64)
 
-    counts = {"analysed": 10, "smallest_set": {"known": known, "some": len(gaps)}}
-    made = Made(Path(), {}, {"counts": counts, "pairs": [against_random(9, 0, 0.004)]})
-    assert re.match(start, sentences.verdict(made))
-
-
-def against_random(fewer: int, more: int, p: float) -> dict[str, Any]:
-    pair: dict[str, Any] = {"first": "attention", "second": "random", "judged": 20, "p_sign": p}
-    return pair | {"first_smaller": fewer, "second_smaller": more}
+    fewer, more, p = against_random
+    names = ("attention", "random")
+    pair = replace(
+        result.pairs[names], judged=20, first_smaller=fewer, second_smaller=more, p_sign=p
+    )
+    sets = replace(result.counts.smallest_set, known=known, some=len(gaps))
+    counts = replace(result.counts, analysed=analysed, smallest_set=sets)
+    return Made(**vars(result) | {"counts": counts, "pairs": {names: pair}})
 
 
 @pytest.mark.parametrize(
@@ -239,14 +253,9 @@ def against_random(fewer: int, more: int, p: float) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_what_is_no_better_than_chance_is_no_guide(
-    fewer: int, more: int, p: float, start: str
+    results: list[Result], fewer: int, more: int, p: float, start: str
 ) -> None:
-    class Made(Result):
-        def gaps(self, ranking: str) -> np.ndarray:
-            return np.ones(3)
-
-    counts = {"analysed": 20, "smallest_set": {"known": 3, "some": 3}}
-    made = Made(Path(), {}, {"counts": counts, "pairs": [against_random(fewer, more, p)]})
+    made = made_up(results[0], [1, 1, 1], 20, 3, against_random=(fewer, more, p))
     assert re.match(start, sentences.verdict(made))
     assert ("not told apart" in sentences._against_random(made)) == (p > 0.05)
 

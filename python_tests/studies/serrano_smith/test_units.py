@@ -21,6 +21,8 @@ from fastattnerase.runs.rundir import RunError
 from fastattnerase.runs.workspace import Record
 from fastattnerase.sources import ModelSource
 from fastattnerase.studies.serrano_smith import experiment
+from fastattnerase.studies.serrano_smith.config import Config
+from fastattnerase.studies.serrano_smith.result import load
 from fastattnerase.studies.serrano_smith.rows import write_rows
 from fastattnerase.studies.serrano_smith.study import CorpusSpec, read_study
 from fastattnerase.studies.serrano_smith.units import SerranoSmith
@@ -76,10 +78,10 @@ def test_stars_are_read_from_the_id_and_rows_are_cut(small: SerranoSmith) -> Non
     config = json.loads((small.out / "prepare" / "stars" / "config.json").read_text())
     rows = pd.read_parquet(config["path"])
     assert Counter(rows["label"]) == {"1": 27, "2": 27}  # the wanted 60 are not there
-    run = experiment.load(small.out / "erase" / "stars" / "flannoenc")
-    assert run.run["classes"] == ["1", "2"]
-    assert run.run["source"]["architecture"] == "FLANnoenc"
-    assert run.run["name"] == "FLANnoenc on Stars"
+    run = load(small.out / "erase" / "stars" / "flannoenc")
+    assert run.run.classes == ["1", "2"]
+    assert run.run.source["architecture"] == "FLANnoenc"
+    assert run.run.name == "FLANnoenc on Stars"
 
 
 def test_nothing_is_done_twice(small: SerranoSmith) -> None:
@@ -126,7 +128,7 @@ def test_a_part_of_a_finished_study_replaces_nothing(small: SerranoSmith, tmp_pa
     watcher = Quiet()
     schedule.run(part, 1, watcher)
     assert watcher.keys == ["report"]
-    assert [result.run["name"] for result in part.results()] == [
+    assert [result.run.name for result in part.results()] == [
         "FLANnoenc on Films (2)", "HANconv on Films (2)", "FLANnoenc on Stars",
     ]  # fmt: skip
     manifest = json.loads((out / "manifest.json").read_text())
@@ -252,7 +254,7 @@ def test_memory_of_erasing_does_not_grow_with_the_test_set(
         object.__setattr__(documents, "size", size)
         source = ModelSource(loaded.model, documents, loaded.classes, {})
         tracemalloc.start()
-        config = experiment.Config(resamples=2, exhibits=0)
+        config = Config(resamples=2, exhibits=0)
         folder = tmp_path / str(size)
         experiment.run(source, config, folder, name="x")
         peaks.append(tracemalloc.get_traced_memory()[1])

@@ -1,0 +1,283 @@
+"""Aggregates of the tables of a run, with bootstrap intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import fastattnerase as fae
+from fastattnerase.statistics.bootstrap import UNDEFINED, Estimate, means, summarise
+from fastattnerase.statistics.paired import compare
+from fastattnerase.studies.serrano_smith.config import (
+    CELLS,
+    EXCLUSIONS,
+    PAIRS,
+    RANKINGS,
+    SINGLE_RANKINGS,
+    Config,
+)
+from fastattnerase.studies.serrano_smith.instance_tables import read_columns
+from fastattnerase.studies.serrano_smith.result import (
+    Aggregates,
+    CountedShare,
+    Counts,
+    Exhibit,
+    Head,
+    MultiWeight,
+    NeverFlip,
+    Pair,
+    SingleWeight,
+    SmallestSets,
+    Spread,
+    Uniform,
+    choosable,
+    without_never,
+)
+
+_NEGATIVE = 1e-9  # smaller differences of two divergences are rounding
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def aggregate(
+    folder: Path, config: Config, head: Head, exhibits: tuple[Exhibit, ...]
+) -> Aggregates:
+    """Summarise the per-instance tables of a run directory, with bootstrap intervals.
+
+    Args:
+        folder: holds `instances.parquet`, `single.parquet` and `multi.parquet`.
+        config: resampling.
+        head: of the classifier.
+        exhibits: documents to show.
+
+    Returns:
+        The aggregates. Instances that never flip are left out of fraction, mass and gap for each
+        ranking separately, as the paper's box plots do, unless `never_flips` is `one`; contingency
+        tables and ΔJS keep them.
+    """
+    options: dict[str, Any] = {
+        "seed": config.seed,
+        "resamples": config.resamples,
+        "confidence": config.confidence,
+    }
+    return Aggregates(
+        _counts(folder),
+        _uniform(folder, options),
+        tuple(_single(folder, ranking, options) for ranking in SINGLE_RANKINGS),
+        tuple(_multi(folder, options)),
+        tuple(_pairs(folder, options)),
+        head,
+        exhibits,
+    )
+
+
+def _first_flips(folder: Path, ranking: str) -> Ints:
+    """Read the first flips of a ranking, of the first order where there are several; `[N]`."""
+    table = read_columns(folder, "multi", ["order", "first_flip"], ranking)
+    return np.asarray(table.loc[table["order"] == 0, "first_flip"].to_numpy(), dtype=np.int64)
+
+
+def _smallest(folder: Path) -> pd.Series[float]:
+    """Read the fractions of the smallest sets, NaN where there is none; empty where unknown."""
+    table = read_columns(folder, "multi", ["first_flip", "fraction"], "minimal")
+    return table["fraction"].where(table["first_flip"] > 0)
+
+
+def _counts(folder: Path) -> Counts:
+    columns = ["gold", "label", "model_label", "bias_label", "status", "excluded"]
+    everything = read_columns(folder, "instances", columns)
+    analysed = everything[everything["excluded"] == ""]
+    known = everything.dropna(subset=["gold"])
+    compared = everything.dropna(subset=["model_label"])
+    smallest = _smallest(folder)
+    flips = {ranking: _first_flips(folder, ranking) > 0 for ranking in RANKINGS}
+    changed = np.stack(list(flips.values()))  # [4, N]
+    return Counts(
+        instances=len(everything),
+        excluded={reason: int((everything["excluded"] == reason).sum()) for reason in EXCLUSIONS},
+        analysed=len(analysed),
+        label_is_bias_label=int((analysed["label"] == analysed["bias_label"]).sum()),
+        near_ties=int(((analysed["status"] & int(fae.Status.NEAR_TIE)) != 0).sum()),
+        accuracy=None if known.empty else float((known["label"] == known["gold"]).mean()),
+        compared_with_model=len(compared),
+        label_differs_from_model=int((compared["label"] != compared["model_label"]).sum()),
+        label_counts=_by_class(analysed["label"]),
+        bias_label_counts=_by_class(analysed["bias_label"]),
+        smallest_set=SmallestSets(
+            known=len(smallest),
+            none=int(smallest.isna().sum()),
+            everything=int((smallest == 1).sum()),
+            some=int((smallest < 1).sum()),
+        ),
+        never_flip=NeverFlip(
+            paper=int((~changed.any(axis=0)).sum()),
+            code={ranking: int((~flips[ranking]).sum()) for ranking in RANKINGS},
+            flip_under_all=int(changed.all(axis=0).sum()),
+        ),
+    )
+
+
+def _by_class(labels: pd.Series[int]) -> dict[str, int]:
+    return {str(label): int(count) for label, count in labels.value_counts().items()}
+
+
+def _spread(values: Floats, name: str, options: dict[str, Any]) -> Spread:
+    estimates = summarise(values, name=name, **options)
+    return Spread(*(estimates[key] for key in ("mean", "q1", "median", "q3")))
+
+
+def _uniform(folder: Path, options: dict[str, Any]) -> Uniform:
+    table = read_columns(folder, "instances", ["excluded", "uniform_kl", "uniform_js"])
+    table = table[table["excluded"] == ""]
+    kl, js = (
+        _spread(table[f"uniform_{name}"].to_numpy(), f"uniform/{name}", options)
+        for name in ("kl", "js")
+    )
+    return Uniform(kl, js)
+
+
+def _pairs(folder: Path, options: dict[str, Any]) -> Iterator[Pair]:
+    """Compare rankings two by two: which needs fewer items, instance by instance.
+
+    Judged are the instances that at least one of the two flips; a ranking that flips where the
+    other never does wins (Serrano and Smith 2019, section 5.4, and their code).
+    """
+    flips = {ranking: _first_flips(folder, ranking) for ranking in RANKINGS}
+    optimal = _first_flips(folder, "minimal")
+    for first, second in PAIRS:
+        a, b = flips[first], flips[second]
+        judged = (a > 0) | (b > 0)
+        never = np.iinfo(np.int64).max
+        x, y = np.where(a > 0, a, never), np.where(b > 0, b, never)
+        outcome = np.stack([judged & (x < y), judged & (y < x), judged & (x == y)], axis=1)
+        wins, losses, ties = (int(count) for count in outcome.sum(axis=0))
+        sign, mcnemar = (
+            compare(wins, losses),
+            compare(int(((a > 0) & (b < 0)).sum()), int(((b > 0) & (a < 0)).sum())),
+        )
+        share, _, _ = means(outcome[judged], name=f"pairs/{first}/{second}", **options)
+        best = optimal[judged] if len(optimal) else np.zeros(int(judged.sum()), dtype=np.int64)
+        yield Pair(
+            first=first,
+            second=second,
+            instances=len(a),
+            judged=int(judged.sum()),
+            first_smaller=wins,
+            second_smaller=losses,
+            ties=ties,
+            share_first_smaller=share,
+            share_of_all=None if len(a) == 0 else wins / len(a),
+            times_as_many=None if losses == 0 else wins / losses,
+            p_sign=sign.p_sign,
+            mcnemar=mcnemar.statistic,
+            p_mcnemar=mcnemar.p_mcnemar,
+            flips_only_first=mcnemar.first,
+            flips_only_second=mcnemar.second,
+            # The gold standard: how often the better of the two is as short as possible.
+            share_optimal=None
+            if not len(best) or not len(optimal)
+            else float((np.minimum(x, y)[judged] == best).mean()),
+        )
+
+
+def _single(folder: Path, ranking: str, options: dict[str, Any]) -> SingleWeight:
+    columns = ["alpha", "js", "item", "flip_label", "r_flip_label", "delta_alpha", "delta_js"]
+    columns += ["others_alpha", "others_js", "others_flip_share", "later_flip_share"]
+    table = read_columns(folder, "single", columns, ranking)
+    top = table["flip_label"].to_numpy() >= 0
+    other = table["r_flip_label"].to_numpy() >= 0
+    drawn = np.stack([top & other, top & ~other, ~top & other, ~top & ~other], axis=1)
+    instances = read_columns(folder, "instances", ["n", "excluded"])
+    n = instances.loc[instances["excluded"] == "", "n"].to_numpy()
+    # For each rule of drawing r: how often r flips, exactly, and how often r is the top item.
+    others, later = table["others_flip_share"].to_numpy(), table["later_flip_share"].to_numpy()
+    rules = {
+        "different": (others, np.zeros(len(n))),
+        "uniform": ((others * (n - 1) + top) / n, 1 / n),
+        "legacy": (later, np.where(table["item"].to_numpy() > 0, 1 / (n - 1), 0.0)),
+    }
+    expected = {
+        rule: np.stack([top * s, top * (1 - s), ~top * s, ~top * (1 - s), same], axis=1)
+        for rule, (s, same) in rules.items()
+    }
+    best = _first_flips(folder, "minimal")
+    delta_js = table["delta_js"].to_numpy()
+    expected_delta_js = (table["js"] - table["others_js"]).to_numpy()
+
+    def spread(values: Floats, what: str) -> Spread:
+        return _spread(values, f"single/{ranking}/{what}", options)
+
+    def shares(values: NDArray[Any], what: str) -> list[Estimate]:
+        return means(values, name=f"single/{ranking}/{what}", **options)
+
+    test = compare(int(drawn[:, 1].sum()), int(drawn[:, 2].sum()))
+    return SingleWeight(
+        ranking=ranking,
+        instances=len(table),
+        contingency={
+            cell: CountedShare(int(drawn[:, column].sum()), share.value, share.low, share.high)
+            for column, (cell, share) in enumerate(
+                zip(CELLS, shares(drawn, "contingency"), strict=True)
+            )
+        },
+        expected_contingency={
+            rule: dict(zip((*CELLS, "same_item"), shares(values, f"expected/{rule}"), strict=True))
+            for rule, values in expected.items()
+        },
+        mcnemar=test.statistic,
+        p_mcnemar=test.p_mcnemar,
+        p_sign=test.p_sign,
+        # The gold standard of this test: how often some item flips the decision alone.
+        share_any_item_flips=shares((best == 1)[:, None], "any")[0] if len(best) else UNDEFINED,
+        delta_js=spread(delta_js, "delta_js"),
+        delta_alpha=spread(table["delta_alpha"].to_numpy(), "delta_alpha"),
+        expected_delta_js=spread(expected_delta_js, "expected_delta_js"),
+        negative_delta_js=shares((delta_js < -_NEGATIVE)[:, None], "negative_delta_js")[0],
+    )
+
+
+def _multi(folder: Path, options: dict[str, Any]) -> Iterator[MultiWeight]:
+    choice = choosable(_smallest(folder))
+    common = np.stack([_first_flips(folder, r) > 0 for r in RANKINGS]).all(axis=0)  # [N]
+    for ranking in (*RANKINGS, "minimal"):
+        table = read_columns(
+            folder, "multi", ["order", "first_flip", "fraction", "mass", "gap"], ranking
+        )
+        if ranking == "minimal" and table.empty:
+            continue
+        orders = 1 if table.empty else int(table["order"].max()) + 1
+
+        def column(name: str, table: pd.DataFrame = table, orders: int = orders) -> Floats:
+            # Rows of one instance and its orders: [N, orders].
+            by_order = [
+                without_never(table.loc[table["order"] == order, name]).to_numpy(dtype=np.float64)
+                for order in range(orders)
+            ]
+            return np.stack(by_order, axis=1)
+
+        fraction = column("fraction")
+        if len(choice) == 0:  # several attention heads: smallest sets are not known
+            choice = np.zeros(len(fraction), dtype=bool)
+        first_flip, gap = column("first_flip"), column("gap")[choice]
+        name = f"multi/{ranking}"
+        flipped = (first_flip > 0).mean(axis=1, keepdims=True)
+        optimal = (gap <= 1).mean(axis=1, keepdims=True)
+        yield MultiWeight(
+            ranking=ranking,
+            orders=orders,
+            instances=len(fraction),
+            flipped=int((table["first_flip"] > 0).sum()),
+            never=int((table["first_flip"] < 0).sum()),
+            fraction=_spread(fraction, f"{name}/fraction", options),
+            mass=_spread(column("mass"), f"{name}/mass", options),
+            gap=_spread(gap, f"{name}/gap", options),
+            share_flipped=means(flipped, name=f"{name}/flipped", **options)[0],
+            common=_spread(fraction[common], f"{name}/common", options),
+            share_optimal=means(optimal, name=f"{name}/optimal", **options)[0],
+        )

@@ -1,0 +1,83 @@
+"""How the experiment is run, and the names of what is compared."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from fastattnerase.fields import wrong_choices
+
+RANKINGS = ("random", "attention", "gradient", "product")
+SINGLE_RANKINGS = ("attention", "gradient", "product")
+ASCENDING = "ascending"  # attention, least first: what the published code measured beside these
+PAIRS = (
+    ("gradient", "attention"),
+    ("product", "attention"),
+    ("product", "gradient"),
+    ("attention", "random"),
+    ("gradient", "random"),
+    ("product", "random"),
+)
+RULES = ("different", "uniform", "legacy")
+CELLS = ("both", "only_top", "only_random", "neither")
+EXCLUSIONS = ("empty", "length_1", "non_finite")
+KIND = "serrano_smith"  # what run.json says the run is
+# Raised when what run.json or result.json hold changes.
+FORMAT = 2
+
+RandomItem = Literal["different", "uniform", "legacy"]
+NeverFlips = Literal["left_out", "minus_one", "one"]
+NEVER: dict[str, float] = {"left_out": math.nan, "minus_one": -1.0, "one": 1.0}
+
+
+@dataclass(frozen=True)
+class Config:
+    """How the experiment is run.
+
+    Attributes:
+        seed: Seed of random rankings, random items and resampling; 0 to 2⁶³ - 1.
+        random_orders: Random rankings of each instance; the paper plots one.
+        random_item: How the random item of the single-weight test is drawn. `different`: uniformly
+            over all items but the top one, the paper's stated requirement. `uniform`: over all
+            items. `legacy`: over the positions from the second on, as the published code does.
+        never_flips: What the table `multi` says of the fraction and mass of an instance that a
+            ranking never flips, where first_flip is -1. `left_out` (NaN) and `minus_one` (-1, as
+            the published code) stay out of summaries and figures; `one` (1) counts as erased
+            wholly.
+        backend: Backend of the engine: auto, or a name that `fastattnerase info` prints.
+        resamples: Resamples of the bootstrap.
+        confidence: Confidence of the intervals.
+        exhibits: Documents shown in the report.
+
+    Raises:
+        ValueError: a value out of range, naming it.
+
+    Source:
+        Serrano and Smith 2019, sections 4 and 5.
+
+    Example:
+        >>> from fastattnerase.studies.serrano_smith.config import Config
+        >>> Config(random_orders=5).random_item
+        'different'
+    """
+
+    seed: int = 0
+    random_orders: int = 1
+    random_item: RandomItem = "different"
+    never_flips: NeverFlips = "left_out"
+    backend: str = "auto"
+    resamples: int = 1000
+    confidence: float = 0.95
+    exhibits: int = 6
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed: given {self.seed}, needed 0 to 2**63 - 1")
+        for name, least in (("random_orders", 1), ("resamples", 1), ("exhibits", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: given {getattr(self, name)}, needed at least {least}")
+        for problem in wrong_choices(self):
+            raise ValueError(problem)
+        if not 0 < self.confidence < 1:
+            raise ValueError(f"confidence: given {self.confidence}, needed a number in (0, 1)")

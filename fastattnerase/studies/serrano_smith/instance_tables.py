@@ -1,0 +1,93 @@
+"""The tables of a run, instance by instance: their columns, and reading some of these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+INSTANCES = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("id", pa.int64()),
+        ("n", pa.int64()),
+        ("gold", pa.int64()),
+        ("label", pa.int64()),
+        ("model_label", pa.int64()),
+        ("bias_label", pa.int64()),
+        ("probabilities", pa.list_(pa.float64())),
+        ("logits", pa.list_(pa.float64())),
+        ("uniform_kl", pa.float64()),
+        ("uniform_js", pa.float64()),
+        ("status", pa.int64()),
+        ("excluded", pa.string()),
+    ]
+)
+SINGLE = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("ranking", pa.string()),
+        ("item", pa.int64()),
+        ("alpha", pa.float64()),
+        ("js", pa.float64()),
+        ("kl", pa.float64()),
+        ("flip_label", pa.int64()),
+        ("r_item", pa.int64()),
+        ("r_alpha", pa.float64()),
+        ("r_js", pa.float64()),
+        ("r_kl", pa.float64()),
+        ("r_flip_label", pa.int64()),
+        ("delta_alpha", pa.float64()),
+        ("delta_js", pa.float64()),
+        ("others_alpha", pa.float64()),
+        ("others_js", pa.float64()),
+        ("others_flip_share", pa.float64()),
+        ("later_flip_share", pa.float64()),
+    ]
+)
+ERASED = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("ranking", pa.string()),
+        ("order", pa.int64()),
+        ("place", pa.int64()),
+        ("item", pa.int64()),
+        ("alpha", pa.float64()),
+        ("js", pa.float64()),
+        ("kl", pa.float64()),
+        ("flip_label", pa.int64()),
+    ]
+)
+MULTI = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("ranking", pa.string()),
+        ("order", pa.int64()),
+        ("first_flip", pa.int64()),
+        ("flip_label", pa.int64()),
+        ("fraction", pa.float64()),
+        ("mass", pa.float64()),
+        ("gap", pa.float64()),
+    ]
+)
+# The last marks a part as complete.
+SCHEMAS = {"multi": MULTI, "single": SINGLE, "erased": ERASED, "instances": INSTANCES}
+
+
+def read_columns(
+    folder: Path, table: str, columns: list[str], ranking: str | None = None
+) -> pd.DataFrame:
+    """Read columns of a table, of one ranking; part by part, so that no more is in memory."""
+    parts = [SCHEMAS[table].empty_table().select(columns)]
+    with pq.ParquetFile(folder / f"{table}.parquet") as file:
+        for group in range(file.num_row_groups):
+            wanted = columns if ranking is None else [*columns, "ranking"]
+            part = file.read_row_group(group, wanted, use_threads=False)
+            if ranking is not None:
+                part = part.filter(pc.equal(part["ranking"], ranking))
+            parts.append(part.select(columns))
+    frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
+    return frame
