@@ -19,7 +19,7 @@ from fastattnerase.data import DataConfig
 from fastattnerase.data.word2vec import Word2VecConfig
 from fastattnerase.fields import choices, documentation, hints
 from fastattnerase.models import ModelConfig, TrainConfig
-from fastattnerase.studies.serrano_smith.experiment import Config
+from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.wen.options import Options
 
 RECORDS = (DataConfig, Word2VecConfig, ModelConfig, TrainConfig, Config, mi.Config, Options)

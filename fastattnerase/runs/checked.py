@@ -30,8 +30,10 @@ def check_table(kind: type, values: Any, place: str = "") -> None:
             what is needed.
 
     Example:
-        >>> from fastattnerase.studies.serrano_smith.experiment import Config
-        >>> check_table(Config, {"random_orders": "two"}, "erase")
+        >>> @dataclasses.dataclass
+        ... class Options:
+        ...     random_orders: int = 1
+        >>> check_table(Options, {"random_orders": "two"}, "erase")
         Traceback (most recent call last):
         fastattnerase.runs.rundir.RunError: erase.random_orders is 'two'; a whole number is \
 needed

@@ -377,13 +377,13 @@ class TestRandomItems:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seed": -1}, "seed is -1"),
-        ({"seed": 2**63}, "seed is 9223372036854775808"),
-        ({"random_orders": 0}, "random_orders is 0"),
-        ({"random_item": "other"}, "random_item is 'other'"),
-        ({"resamples": 0}, "resamples is 0"),
-        ({"confidence": 1.0}, "confidence is 1.0"),
-        ({"exhibits": -2}, "exhibits is -2"),
+        ({"seed": -1}, "seed: given -1"),
+        ({"seed": 2**63}, "seed: given 9223372036854775808"),
+        ({"random_orders": 0}, "random_orders: given 0"),
+        ({"random_item": "other"}, "random_item: given 'other'"),
+        ({"resamples": 0}, "resamples: given 0"),
+        ({"confidence": 1.0}, "confidence: given 1.0"),
+        ({"exhibits": -2}, "exhibits: given -2"),
     ],
 )
 def test_bad_configurations(changes: dict[str, object], message: str) -> None:
