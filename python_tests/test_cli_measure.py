@@ -190,7 +190,7 @@ class TestMistakes:
 
     def test_fewer_samples_than_clusters(self, tmp_path: Path) -> None:
         line = self.refuse(tmp_path, "--ranks", 2, "--clusters", 61)
-        assert "rank 1 has 60 instances, fewer than the 61 clusters asked for; ask for" in line
+        assert "clusters: given 61, needed at most 60, the instances of rank 1; ask for" in line
 
     def test_no_rank_left(self, tmp_path: Path) -> None:
         line = self.refuse(tmp_path, "--weight-threshold", 0.9)

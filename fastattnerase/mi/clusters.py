@@ -69,8 +69,8 @@ class Codebook:
             raise ValueError(f"clusters: given {clusters}, needed 1 or more")
         if n < clusters:
             raise MeasurementError(
-                f"{what} has {n} vectors, fewer than the {clusters} clusters asked for; ask for "
-                f"fewer clusters ({option}) or measure more instances"
+                f"{option[2:].replace('-', '_')}: given {clusters}, needed at most {n}, the "
+                f"vectors of {what}; ask for fewer clusters ({option}) or measure more instances"
             )
         largest = float(np.abs(vectors).max(initial=0.0))
         self._scale = 2.0 ** min(126, -math.frexp(largest)[1])
@@ -107,7 +107,7 @@ def _one_thread() -> Iterator[None]:
 class Quantised:
     """Cluster labels of all ranks, with one number of clusters.
 
-    Args:
+    Attributes:
         labels: for each rank, `[n_r]`.
         clusters: `N`, as asked for or found.
         passed: whether every centre has at least two samples.
@@ -165,8 +165,8 @@ def quantise(
     if isinstance(clusters, int):
         if fewest < clusters:
             raise MeasurementError(
-                f"{group_name} has {fewest} instances, fewer than the {clusters} clusters "
-                f"asked for; ask for fewer clusters (--clusters) or ranks (--ranks), or measure "
+                f"clusters: given {clusters}, needed at most {fewest}, the instances of "
+                f"{group_name}; ask for fewer clusters (--clusters) or ranks (--ranks), or measure "
                 f"more instances"
             )
         labels = [fit(group, clusters) for group in range(len(sizes))]
@@ -191,9 +191,9 @@ def quantise(
     number = min(min(candidates), fewest // _SHARE)
     if number < 2:
         raise MeasurementError(
-            f"{group_name} has {fewest} instances; at least {2 * _SHARE} are "
-            f"needed to choose a number of clusters: measure more instances or fewer ranks "
-            f"(--ranks), or give the number of clusters (--clusters)"
+            f"clusters: given {fewest} instances of {group_name}, needed at least {2 * _SHARE} to "
+            f"choose their number; measure more instances or fewer ranks (--ranks), or give the "
+            f"number of clusters (--clusters)"
         )
     labels = [fit(group, number) for group in range(len(sizes))]
     passed = all(_two_each(found, number) for found in labels)
@@ -201,4 +201,5 @@ def quantise(
 
 
 def _two_each(labels: Labels, clusters: int) -> bool:
+    """Say whether every cluster has at least two samples."""
     return bool(np.bincount(labels, minlength=clusters).min() >= 2)

@@ -198,7 +198,9 @@ def group(
             )
         widths = {part["logits"].shape[1] for part in parts}
         if len(widths) > 1:
-            raise MeasurementError(f"batches have {sorted(widths)} classes, needed the same number")
+            raise MeasurementError(
+                f"logits: given {sorted(widths)} classes, needed the same number in all batches"
+            )
         for name in ("rows", "ids", "lengths", "logits", "labels", "left_out"):
             setattr(ranked, name, np.concatenate([part[name] for part in parts]))
         undo.pop_all()
@@ -219,8 +221,8 @@ def _add(
     width = int(np.prod(values.shape[1:]))
     if ranked.width not in (0, width) or width == 0:
         raise MeasurementError(
-            f"states are {width} wide from instance {seen} on and {ranked.width} before, needed "
-            f"the same positive width in all batches"
+            f"values: given states {width} wide from instance {seen} on and {ranked.width} "
+            f"before, needed the same positive width in all batches"
         )
     ranked.width = width
     instance = np.repeat(np.arange(B), batch.lengths.cpu().numpy())  # [T]
@@ -284,14 +286,14 @@ def _weights(batch: fae.AttentionBatch, instance: Ints, seen: int) -> Floats:
         item = int(wrong.long().argmax())
         allowed = "0 or more" if batch.scores is None else "finite, or -inf for masked items"
         raise MeasurementError(
-            f"instance {seen + int(instance[item])} has a {name} of {flat[item].tolist()} at "
-            f"position {int(batch.positions[item])}; {name}s must be {allowed}"
+            f"{name}s: given {flat[item].tolist()} at position {int(batch.positions[item])} of "
+            f"instance {seen + int(instance[item])}, needed {allowed}"
         )
     return attention_weights(batch)
 
 
 def _keys(batch: fae.AttentionBatch, weights: Floats) -> Floats:
-    """What the ranking sorts by: the score where there is one, for weights may underflow."""
+    """Give what the ranking sorts by: the score where there is one, for weights may underflow."""
     given = batch.weights if batch.scores is None else batch.scores
     assert given is not None
     if batch.num_heads > 1:
@@ -302,7 +304,7 @@ def _keys(batch: fae.AttentionBatch, weights: Floats) -> Floats:
 def _outputs(
     batch: fae.AttentionBatch, given: Tensor | None, seen: int, backend: str
 ) -> tuple[Floats, Ints]:
-    """The logits [B, C] and predicted classes [B] of a batch, as given or by the engine."""
+    """Give the logits [B, C] and predicted classes [B] of a batch, as given or by the engine."""
     if given is None:
         erased = fae.erase_prefixes(batch, "attention", logits=True, backend=backend)
         assert erased.logits is not None  # asked for

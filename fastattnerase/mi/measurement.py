@@ -58,7 +58,7 @@ _CONSTANT = 1e-9  # weights that differ by less, relatively, are equal
 class Measurement:
     """What was measured; all tables can be written to Parquet. Information is in nats.
 
-    Args:
+    Attributes:
         ranks: a row for each rank: `rank`, `instances`, `attention` (mean weight), `share_above`
             (of the instances, those with a weight above the threshold), `clusters` (that occur),
             `singletons` (clusters of one state), `plug_in`, `miller_madow` (not clipped), `bias`,
@@ -237,13 +237,13 @@ def _measure(ranked: RankedStates, config: Config) -> Measurement:
 
 
 def _constant(ranked: RankedStates, k: int) -> bool:
-    """Whether ranks 1 and k have equal weights in every instance that has both."""
+    """Say whether ranks 1 and k have equal weights in every instance that has both."""
     first, last = ranked.weights(1)[ranked.instances(k)], ranked.weights(k)  # all have a first
     return bool((first - last <= _CONSTANT * first).all())
 
 
 def _interval(sample: Floats, confidence: float) -> tuple[float, float, float]:
-    """Mean and percentiles of what is defined in a sample; NaN where nothing is."""
+    """Give mean and percentiles of what is defined in a sample; NaN where nothing is."""
     defined = sample[~np.isnan(sample)]
     if len(defined) == 0:
         return float("nan"), float("nan"), float("nan")
@@ -305,7 +305,7 @@ def _output_labels(ranked: RankedStates, used: Ints, config: Config) -> tuple[In
 
 
 def _output_values(logits: Floats, space: Literal["logit", "probability"]) -> Floats:
-    """What stands for an output: one number with two classes, `C` with more; [U, C] to [U, 1|C]."""
+    """Give what stands for an output: one number with two classes, else C: [U, C] to [U, 1|C]."""
     if logits.shape[1] == 2:
         difference = logits[:, 1:] - logits[:, :1]  # [U, 1]
         if space == "logit":
@@ -313,8 +313,9 @@ def _output_values(logits: Floats, space: Literal["logit", "probability"]) -> Fl
         return np.asarray(0.5 * (1 + np.tanh(difference / 2)))
     if space == "logit":
         return np.asarray(logits - logits.mean(axis=1, keepdims=True))
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    with needs("text"):
+        from scipy.special import softmax
+    return np.asarray(softmax(logits, axis=1))
 
 
 # --- states --------------------------------------------------------------------------------------
@@ -371,7 +372,7 @@ def _quantise_states(
 
 
 def _seed(seed: int, rank: int, clusters: int) -> int:
-    """A seed of k-means that depends on nothing but these three."""
+    """Derive a seed of k-means from these three alone."""
     return int(np.random.SeedSequence([seed, rank, clusters]).generate_state(1)[0])
 
 
@@ -381,6 +382,7 @@ def _seed(seed: int, rank: int, clusters: int) -> int:
 def _correlations(
     ranks: pd.DataFrame, attention: Floats, control: Floats, constant: bool, config: Config
 ) -> pd.DataFrame:
+    """Correlate information with attention, for each estimator and statistic."""
     by_position = constant and config.constant_attention == "by_position"
     order = -ranks["rank"].to_numpy(dtype=np.float64) if by_position else attention  # [k]
     records: list[dict[str, Any]] = []
@@ -427,7 +429,7 @@ def _correlate(
 
 
 def _control_taus(statistic: str, control: Floats, order: Floats, attention: Floats) -> Floats:
-    """The correlation of each shuffle, [S, k] to [S]; tau-b is the tau with equal weights."""
+    """Correlate each shuffle, [S, k] to [S]; tau-b is the tau with equal weights."""
     if statistic == "weighted_sum":
         return weighted_taus(control, order, attention, pairs="sum")
     equal = np.ones_like(attention)

@@ -15,7 +15,7 @@ from fastattnerase.mi.grouping import RankedStates
 class RankChoice:
     """How many ranks are measured, and what each rule says (None where it was not asked).
 
-    Args:
+    Attributes:
         ranks: `k`.
         by_length: from the percentile of the lengths.
         by_weight: from the share of weights above the threshold.
@@ -59,8 +59,8 @@ def choose_ranks(ranked: RankedStates, config: Config) -> RankChoice:
     if isinstance(config.ranks, int):
         if config.ranks > ranked.num_ranks:
             raise MeasurementError(
-                f"{config.ranks} ranks are asked for, but no instance has more than "
-                f"{ranked.num_ranks} ranked items; ask for at most {ranked.num_ranks} (--ranks)"
+                f"ranks: given {config.ranks}, needed at most {ranked.num_ranks}, the ranked items "
+                f"of the longest instance (--ranks)"
             )
         return RankChoice(config.ranks, None, None, "given")
     by_length = by_weight = None
@@ -83,6 +83,7 @@ def choose_ranks(ranked: RankedStates, config: Config) -> RankChoice:
 
 
 def _ranks_by_weight(ranked: RankedStates, config: Config) -> int:
+    """Count the ranks at which enough weights lie above the threshold."""
     chosen = above = items = 0
     for rank in range(1, ranked.num_ranks + 1):
         weights = ranked.weights(rank)

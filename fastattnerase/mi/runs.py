@@ -23,7 +23,7 @@ TABLES = ("ranks", "correlations", "outputs", "instances")
 class Result:
     """A finished run, read from its directory.
 
-    Args:
+    Attributes:
         folder: the run directory.
         run: configuration, source, versions and machine.
         measurement: tables and summary.

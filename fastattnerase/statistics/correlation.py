@@ -18,7 +18,7 @@ PairWeight = Literal["product", "sum"]
 class Correlation:
     """A rank correlation, or why it is undefined.
 
-    Args:
+    Attributes:
         value: from -1 to 1; None where undefined.
         reason: why it is undefined; empty where it is not.
         p_value: of tau-b alone, two-sided against independence; else None.

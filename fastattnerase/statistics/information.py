@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 class Information:
     """Mutual information of two labellings of the same instances, in nats.
 
-    Args:
+    Attributes:
         plug_in: of the empirical distribution; within [0, bound].
         miller_madow: with all three entropies corrected; may leave [0, bound], and is not clipped.
         bias: about what independent labels would give, `(K_x − 1)(K_y − 1) / 2n`, with `K` the

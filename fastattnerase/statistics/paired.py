@@ -59,7 +59,7 @@ def compare(first: int, second: int) -> Paired:
         (4.9, 0.02148)
     """
     if first < 0 or second < 0:
-        raise ValueError(f"counts are {first} and {second}; they must be at least 0")
+        raise ValueError(f"first, second: given {first} and {second}, needed 0 or more")
     discordant = first + second
     if discordant == 0:
         return Paired(0, 0, 0.0, 1.0, 1.0, exact=True)
@@ -71,8 +71,9 @@ def compare(first: int, second: int) -> Paired:
     return Paired(first, second, statistic, p_mcnemar, p_sign, exact)
 
 
-def _two_sided(least: int, trials: int) -> float:
-    k = np.arange(1, least + 1, dtype=np.float64)
+def _two_sided(successes: int, trials: int) -> float:
+    """Compute `2 P(X ≤ successes)` of the binomial distribution with even odds, at most 1."""
+    k = np.arange(1, successes + 1, dtype=np.float64)
     # log C(n, k) from k = 0 on; logarithms, since 2^n overflows.
     logs = np.concatenate([[0.0], np.cumsum(np.log(trials - k + 1) - np.log(k))])
     logs -= trials * math.log(2)

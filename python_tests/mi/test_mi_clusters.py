@@ -74,7 +74,7 @@ def test_equal_rows_are_one_cluster_and_carry_no_information() -> None:
 def test_fewer_vectors_than_clusters() -> None:
     with pytest.raises(MeasurementError) as raised:
         Codebook(np.zeros((3, 2)), 5, what="rank 7")
-    assert "rank 7 has 3 vectors, fewer than the 5 clusters asked for; ask for fewer" in str(
+    assert "clusters: given 5, needed at most 3, the vectors of rank 7; ask for fewer" in str(
         raised.value
     )
     with pytest.raises(ValueError, match="clusters: given 0"):
@@ -132,13 +132,13 @@ def test_a_given_number_is_taken() -> None:
     assert quantise(even_up_to([9, 9], 20, []), [20, 20], clusters=4).passed
     with pytest.raises(MeasurementError) as raised:
         quantise(even_up_to([9, 9], 20, []), [20, 3], clusters=5)
-    assert "rank 2 has 3 instances, fewer than the 5 clusters asked for" in str(raised.value)
+    assert "clusters: given 5, needed at most 3, the instances of rank 2" in str(raised.value)
 
 
 def test_too_few_samples_for_the_rule() -> None:
     with pytest.raises(MeasurementError) as raised:
         quantise(even_up_to([9], 9, []), [9])
-    assert "rank 1 has 9 instances; at least 10 are needed" in str(raised.value)
+    assert "clusters: given 9 instances of rank 1, needed at least 10" in str(raised.value)
 
 
 def test_an_empty_centre_does_not_have_two_samples() -> None:

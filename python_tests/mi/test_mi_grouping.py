@@ -238,12 +238,16 @@ def test_what_is_no_attention_is_refused_by_instance_and_position() -> None:
     good = hand_made(weights=WEIGHTS)
     scores = torch.zeros(8)
     scores[4] = float("nan")
-    refused("instance 4 has a score of [nan] at position 1", good, hand_made(scores=scores))
+    refused(
+        "scores: given [nan] at position 1 of instance 4, needed finite",
+        good,
+        hand_made(scores=scores),
+    )
     scores[4] = float("inf")
-    refused("instance 1 has a score of [inf] at position 1", hand_made(scores=scores))
+    refused("scores: given [inf] at position 1 of instance 1", hand_made(scores=scores))
     weights = WEIGHTS.clone()
     weights[7] = -0.25
-    refused("instance 2 has a weight of [-0.25] at position 1", hand_made(weights=weights))
+    refused("weights: given [-0.25] at position 1 of instance 2", hand_made(weights=weights))
 
 
 def test_states_and_logits_that_are_not_finite_are_refused() -> None:
@@ -281,8 +285,8 @@ def test_streams_that_do_not_fit_are_refused() -> None:
     batch = random_batch(4)
     refused("no instance to measure: the stream held 0")
     refused("no instance to measure: the stream held 0", batch[:0])
-    refused("states are 5 wide from instance 4 on and 3 before", batch, random_batch(4, width=5))
-    refused("batches have [2, 3] classes", batch, random_batch(4, classes=3))
+    refused("given states 5 wide from instance 4 on and 3 before", batch, random_batch(4, width=5))
+    refused("logits: given [2, 3] classes", batch, random_batch(4, classes=3))
     refused("logits: given [3, 2] from instance 0 on, needed [4, C]", (batch, torch.zeros(3, 2)))
     refused("exclude: given 'all'", batch, exclude="all")
     refused("max_ranks: given 0", batch, max_ranks=0)

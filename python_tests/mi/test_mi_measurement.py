@@ -281,9 +281,11 @@ def refused(message: str, stream: object, **options: Any) -> None:
 
 def test_errors_say_what_to_do() -> None:
     batch = random_batch(40, seed=11)
-    refused("rank 1 has 40 instances, fewer than the 41 clusters", [batch], clusters=41, ranks=1)
     refused(
-        "the union of all ranks has 40 instances, fewer than the 41 clusters asked for",
+        "clusters: given 41, needed at most 40, the instances of", [batch], clusters=41, ranks=1
+    )
+    refused(
+        "clusters: given 41, needed at most 40, the instances of the union of all ranks",
         [batch], clusters=41, ranks=1, codebook="shared",
     )  # fmt: skip
     refused("all 40 instances fall into one output cluster", [(batch, torch.ones(40))], ranks=1)
@@ -291,7 +293,7 @@ def test_errors_say_what_to_do() -> None:
         "all 40 instances fall into one predicted class",
         [(batch, torch.linspace(1, 2, 40))], ranks=1, output="classes",
     )  # fmt: skip
-    refused("the set of outputs has 3 vectors, fewer than the 5 clusters", [batch[:3]], ranks=1)
+    refused("output_clusters: given 5, needed at most 3, the vectors", [batch[:3]], ranks=1)
     refused("no instance to measure", [])
     refused("no rank is left", [batch], weight_threshold=1)
 

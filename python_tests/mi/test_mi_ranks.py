@@ -67,7 +67,7 @@ def test_a_number_or_a_limit() -> None:
     assert choice(EVEN, max_ranks=30).ended_by == "length"
     with pytest.raises(MeasurementError) as raised:
         choice(EVEN, ranks=6)
-    assert "6 ranks are asked for, but no instance has more than 5 ranked items" in str(
+    assert "ranks: given 6, needed at most 5, the ranked items of the longest instance" in str(
         raised.value
     )
 

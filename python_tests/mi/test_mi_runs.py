@@ -94,7 +94,7 @@ def test_other_runs_are_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_measurement_that_fails_leaves_an_unfinished_run(tmp_path: Path) -> None:
-    with pytest.raises(MeasurementError, match="fewer than the 50 clusters"):
+    with pytest.raises(MeasurementError, match="clusters: given 50, needed at most"):
         run(Source(), Config(clusters=50), tmp_path, name="demo")
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
     # Nothing in it is worth keeping: another configuration may take the folder.

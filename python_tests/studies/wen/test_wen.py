@@ -17,6 +17,7 @@ from fastattnerase import mi
 from fastattnerase.models import load_model
 from fastattnerase.runs import rundir
 from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.wen import paper
 from fastattnerase.studies.wen.claims import claims
 from fastattnerase.studies.wen.layout import MEASUREMENTS
 from fastattnerase.studies.wen.options import Cell, Options
@@ -52,12 +53,12 @@ def test_the_units_of_the_paper() -> None:
 
 
 def test_a_study_without_its_grid_still_trains_the_models_it_starts_from() -> None:
-    options = replace(Options(), studies=("adversary",), small_datasets=("psytar",))
+    options = replace(Options(), studies=("adversary",), small_datasets=("imdb",))
     units = Wen(options, Path("root"), Path("out")).units()
     assert [unit.key for unit in units] == [
-        "data/psytar",
-        "cells/psytar/bilstm-additive-softmax-normal-0",
-        "cells/psytar/bilstm-additive-softmax-adversary-0",
+        "data/imdb",
+        "cells/imdb/bilstm-additive-softmax-normal-0",
+        "cells/imdb/bilstm-additive-softmax-adversary-0",
     ]
 
 
@@ -278,7 +279,7 @@ def test_what_cannot_be_measured_is_said(finished: Wen, tmp_path: Path) -> None:
     run(workspace)
     [result] = workspace.results().values()
     assert result.measurements["main"].run is None
-    assert "fewer than the 1000 clusters" in result.measurements["main"].reason
+    assert "clusters: given 1000, needed at most" in result.measurements["main"].reason
     tables = tables_of(workspace)
     [row] = tables.measurements
     assert np.isnan(row.weighted.value)
@@ -368,6 +369,18 @@ def test_chance_marks(finished: Wen) -> None:
     assert seeds.singletons == normal.singletons
     [adversary] = tables.adversaries
     assert adversary.special.max_epochs == 3 >= adversary.special.result.epochs
+
+
+def test_a_data_set_of_which_nothing_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can be in the grid; an adversary on it needs a strength."""
+    assert Options().strength_on("imdb") == 8e-4
+    monkeypatch.delitem(paper.DATA_SETS, "sst")
+    grid = Options(datasets=("sst",), studies=("grid",))
+    assert len(Wen(grid, Path("root"), Path("out")).cells()) == 27
+    with pytest.raises(RunError, match="strength: given none, needed a number, for sst has no"):
+        Options(studies=("adversary",), small_datasets=("sst",))
+    own = Options(studies=("adversary",), small_datasets=("sst",), strength=0.5)
+    assert own.strength_on("sst") == 0.5
 
 
 def test_options_reach_the_models() -> None:

@@ -213,7 +213,7 @@ def test_legends_name_what_is_drawn(study: tuple[Path, Path]) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--clusters=1000",), "fewer than the 1000 clusters asked for; ask for fewer clusters"),
+        (("--clusters=1000",), "clusters: given 1000, needed at most"),
         (("--max-test=3", "--clusters=2"), "ask for fewer clusters (--output-clusters)"),
     ],
 )
