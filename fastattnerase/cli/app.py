@@ -10,9 +10,9 @@ from fastattnerase.cli.export import export
 from fastattnerase.cli.info import info
 from fastattnerase.cli.measure import measure
 from fastattnerase.cli.report import report
-from fastattnerase.cli.reproduce_serrano_smith import serrano_smith
-from fastattnerase.cli.reproduce_wen import wen
+from fastattnerase.cli.reproduce import command_of
 from fastattnerase.cli.train import train
+from fastattnerase.studies import STUDIES
 
 
 def _application(help: str, name: str | None = None) -> typer.Typer:
@@ -35,6 +35,6 @@ for command in (demo, train, erase, measure, report, export, info):
     command.add_to(app)
 
 reproduce = _application("Reproduce a whole paper, on its corpora or on yours.")
-for command in (serrano_smith, wen):
-    command.add_to(reproduce)
+for study in STUDIES:
+    command_of(study).add_to(reproduce)
 app.add_typer(reproduce, name="reproduce")

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from fastattnerase.cli.console import UsageError, counted, err, out
 from fastattnerase.fields import one_of
+from fastattnerase.studies import STUDIES
 
 if TYPE_CHECKING:
     from fastattnerase.data import Dataset
@@ -270,7 +271,8 @@ def find_run(folder: Path) -> Path:
             f"{', '.join(f'{table}.csv' for table in TABLES)} in it; name a run directory that "
             "`erase` wrote"
         )
-    pages = [page for page in ("report.html", "wen.html") if (folder / "report" / page).is_file()]
+    names = dict.fromkeys(study.page for study in STUDIES)
+    pages = [page for page in names if (folder / "report" / page).is_file()]
     if pages and (folder / "manifest.json").is_file():
         inside = sorted(str(path.parent) for path in folder.glob(f"erase/*/*/{RUN}"))
         raise RunError(

@@ -83,7 +83,7 @@ def serrano_smith(
     from fastattnerase.runs.workspace import MANIFEST
     from fastattnerase.studies.serrano_smith.corpora import original_study
     from fastattnerase.studies.serrano_smith.study import read_study
-    from fastattnerase.studies.serrano_smith.units import STAGES, SerranoSmith, describe
+    from fastattnerase.studies.serrano_smith.units import STAGES, SerranoSmith
 
     if until not in STAGES:
         raise UsageError(f"--until: given {until!r}, needed {one_of(STAGES)}")
@@ -96,7 +96,7 @@ def serrano_smith(
     workspace = SerranoSmith(
         wanted, data_root, out_folder, tuple(only or ()), until, choose_device(device)
     )
-    with Watcher(describe) as watcher:
+    with Watcher(workspace.describe) as watcher:
         schedule.run(workspace, jobs, watcher)
     out.print(str((out_folder / MANIFEST).resolve()), soft_wrap=True)
     for unit in workspace.unfit():

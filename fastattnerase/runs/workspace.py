@@ -182,6 +182,10 @@ class Workspace(ABC):
         now = json.loads(json.dumps(unit.state()))
         return differences(content["state"], now) if "state" in content else []
 
+    def describe(self, numbers: Mapping[str, Any]) -> str:
+        """Say what a finished unit found, in a few words, for who watches."""
+        return ""
+
     def about(self) -> dict[str, Any]:
         """Say what the manifest holds beside the units, versions and machine."""
         return {}

@@ -128,6 +128,17 @@ class SerranoSmith(Workspace):
         """Say what the manifest holds beside the units: the study, and what was chosen of it."""
         return {"study": self.study.to_dict(), "only": list(self.only)}
 
+    def describe(self, numbers: Mapping[str, Any]) -> str:
+        """Say what a finished unit found, in a few words."""
+        if "test_accuracy" in numbers:
+            return f"test accuracy {numbers['test_accuracy']:.3f}"
+        if "documents" in numbers:
+            sizes = numbers["documents"]
+            return f"{sizes['train']:,} train, {sizes['dev']:,} dev, {sizes['test']:,} test"
+        if "analysed" in numbers:
+            return f"{numbers['analysed']:,} of {numbers['instances']:,} instances"
+        return ""
+
     def listed(self) -> list[Unit]:
         """List the chosen units, and those of the study that are finished all the same."""
         return [*self.units(), *self.others()]
@@ -409,15 +420,3 @@ def _statistics(prepared: PreparedCorpus) -> dict[str, Any]:
         "truncated": {name: dataset.truncated for name, dataset in splits.items()},
         "dropped": dict(prepared.dropped),
     }
-
-
-def describe(numbers: Mapping[str, Any]) -> str:
-    """Say what a finished unit found, in a few words."""
-    if "test_accuracy" in numbers:
-        return f"test accuracy {numbers['test_accuracy']:.3f}"
-    if "documents" in numbers:
-        sizes = numbers["documents"]
-        return f"{sizes['train']:,} train, {sizes['dev']:,} dev, {sizes['test']:,} test"
-    if "analysed" in numbers:
-        return f"{numbers['analysed']:,} of {numbers['instances']:,} instances"
-    return ""

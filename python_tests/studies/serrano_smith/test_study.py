@@ -102,7 +102,10 @@ TRAINED = "[[corpora]]\nname = 'A'\nmodels = ['FLANrnn']\ndata.path = 'a'\n"
         (TRAINED + "training.epochs = 'two'", "training.epochs is 'two'; a whole number is needed"),
         (TRAINED + "training.epochs = 2.5", "training.epochs is 2.5; a whole number is needed"),
         (TRAINED + "training.epochs = true", "training.epochs is True; a whole number is needed"),
-        (TRAINED + "training.epochs = 0", "A, FLANrnn, training: epochs: given 0, needed at least 1"),
+        (
+            TRAINED + "training.epochs = 0",
+            "A, FLANrnn, training: epochs: given 0, needed at least 1",
+        ),
         (TRAINED + "training.loss = 'max'", "training.loss is 'max'; 'mean' or 'sum' is needed"),
         (TRAINED + "model.hidden_size = 'x'", "model.hidden_size is 'x'; a whole number is needed"),
         (TRAINED + "model.dropout_output = nan", "A, FLANrnn, model: dropout_output: given nan"),

@@ -1,0 +1,1 @@
+"""How soon decisions change, by ranking: a whole study, as small as one can be."""
