@@ -13,6 +13,7 @@ from fastattnerase.ops import (
     rank,
     sweep,
 )
+from fastattnerase.rankings import register_ranking
 from fastattnerase.status import Status
 
 __version__ = "0.1.0"
@@ -30,5 +31,6 @@ __all__ = [
     "erase_prefixes",
     "minimal_flip_set",
     "rank",
+    "register_ranking",
     "sweep",
 ]

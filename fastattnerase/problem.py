@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import IntEnum
-from functools import cache
 from operator import itemgetter
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
@@ -142,9 +141,13 @@ _AXES = "BCHPRT"
 _BITS = [BIT.get(line.name, 0) for line in RESULTS]
 
 
-@cache
-def _wanted(wants: int) -> list[tuple[Callable[[tuple[int, ...]], Any], ResultType]]:
-    """List the wanted results: what picks a shape out of the sizes of `_AXES`, and the type."""
+# What picks a result's shape out of the sizes of `_AXES`, and its type, for each `wants` seen.
+_Layout = list[tuple[Callable[[tuple[int, ...]], Any], ResultType]]
+_LAYOUTS: dict[int, _Layout] = {}
+
+
+def _layout(wants: int) -> _Layout:
+    """List the shapes and types of the wanted results."""
     lines = [line for line in RESULTS if line.always or wants & BIT[line.name]]
     return [(itemgetter(*map(_AXES.index, line.axes)), line.dtype) for line in lines]
 
@@ -157,8 +160,11 @@ def allocate(
     sizes = (B, num_classes, H, T + B, num_rankings, T)
     real = torch.float64 if values.dtype == torch.float64 else torch.float32
     dtypes = {"integer": torch.int64, "real": real, "double": torch.float64}
+    layout = _LAYOUTS.get(wants)
+    if layout is None:
+        layout = _LAYOUTS[wants] = _layout(wants)
     empty = values.new_empty
-    return [empty(shape(sizes), dtype=dtypes[dtype]) for shape, dtype in _wanted(wants)]
+    return [empty(shape(sizes), dtype=dtypes[dtype]) for shape, dtype in layout]
 
 
 def as_outputs(results: Sequence[Tensor], wants: int) -> Outputs:

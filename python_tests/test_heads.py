@@ -73,6 +73,7 @@ def test_a_callable_that_is_linear_equals_the_linear_head(backend, heads, direct
     names = NAMES if max_bytes > 250 else NAMES[:7]  # greedy calls the head n² times
     rankings = (*names, torch.arange(27.0))
     options = {"curves": CURVES, "direction": direction, "minimal": False, "random_orders": 2}
+    options |= {"logits": True, "weights": True, "single_kl": True}
     expected = fae.sweep(model.linear(), rankings, backend="reference", **options)
     result = fae.sweep(model.callable(), rankings, backend=backend, max_bytes=max_bytes, **options)
     # Near-ties are judged by the norm of a linear head, so a callable has none.
@@ -95,6 +96,7 @@ def test_degenerate_instances_under_a_callable(heads):
     changes = {"scores": scores, "values": values}
     rankings = (*NAMES[:7], torch.arange(27).sub(OFFSETS[model.linear().instance_of_item]))
     options = {"curves": CURVES, "minimal": False, "backend": "reference"}
+    options |= {"logits": True, "weights": True, "single_kl": True}
     expected = fae.sweep(model.linear(**changes), rankings, **options)
     result = fae.sweep(model.callable(**changes), rankings, **options)
     assert (expected.prefixes.status & ~fae.Status.NEAR_TIE).tolist() == [

@@ -208,16 +208,23 @@ def test_descending_puts_nan_first():
 
 def test_every_kind_but_the_given_ones_has_a_ranking():
     given = {RankingKind.GIVEN_ORDER, RankingKind.GIVEN_KEYS}
-    assert {ranking.kind for ranking in RANKINGS.values()} == set(RankingKind) - given
+    kinds = {ranking.kind for ranking in RANKINGS.values()} - {None}
+    assert kinds == set(RankingKind) - given
     for name, ranking in RANKINGS.items():
         assert ranking.name == name
-        assert by_kind(ranking.kind) is ranking
         assert ranking.doc
+    for kind in kinds:
+        assert by_kind(kind).kind == kind
 
 
 def test_names_and_kinds_are_registered_once():
     taken = RANKINGS["attention"]
-    with pytest.raises(ValueError, match="'attention' is registered already"):
-        register(taken)
-    with pytest.raises(ValueError, match="kind ATTENTION is taken by 'attention'"):
+    register(taken)  # the same one
+    other = Ranking("attention", None, "another", taken.order)
+    with pytest.raises(ValueError, match="given 'attention', which is registered already, needed"):
+        register(other)
+    with pytest.raises(ValueError, match="given 'attention', which backends compute, needed"):
+        register(other, overwrite=True)
+    with pytest.raises(ValueError, match="kind: given ATTENTION for 'new', needed one that is not"):
         register(Ranking("new", taken.kind, taken.doc, taken.order))
+    assert RANKINGS["attention"] is taken

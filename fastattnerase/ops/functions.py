@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.ops.callable_head import sweep_callable
-from fastattnerase.ops.library import sweep_op
+from fastattnerase.ops.library import own_scores_op, sweep_op
+from fastattnerase.ops.own_rankings import own_scores
 from fastattnerase.ops.plan import Plan, RankingLike, check_minimal, plan_rankings
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure, Sweep
 from fastattnerase.problem import BIT, Outputs, as_outputs
@@ -39,6 +41,8 @@ def _run(
         validate = batch.device.type == "cpu"
     if batch.head is not None:
         return sweep_callable(batch, plan, wants, seed, keep, backend, validate, max_bytes)
+    if plan.unplaced:
+        _place_own(batch, plan, seed, validate)
     results: list[Tensor] = sweep_op(
         *batch.packed,
         *batch.linear_head,
@@ -54,6 +58,16 @@ def _run(
         validate,
     )
     return as_outputs(results, wants)
+
+
+def _place_own(batch: AttentionBatch, plan: Plan, seed: int, validate: bool) -> None:
+    """Give scores to the rows of a plan that no backend computes, for a linear head."""
+    names = list(plan.unplaced.values())
+    # A compiled or exported graph calls an operator, within which autograd does not work.
+    compute = own_scores_op if torch.compiler.is_compiling() else own_scores
+    scores = compute(*batch.packed, *batch.linear_head, batch.ids, names, seed, validate)
+    for i, row in enumerate(plan.unplaced):
+        plan.place(row, scores[i])
 
 
 def _check_batch(batch: AttentionBatch) -> None:

@@ -1,4 +1,4 @@
-"""The operators as torch sees them: `torch.ops.fastattnerase.sweep` and `.pooled_prefixes`."""
+"""The operators as torch sees them: `torch.ops.fastattnerase.sweep` and what it needs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.backends import choose
+from fastattnerase.ops.own_rankings import own_scores
 from fastattnerase.problem import PooledProblem, Problem, RankingKind, allocate, as_outputs
 
 LOG = logging.getLogger("fastattnerase")
@@ -44,6 +45,10 @@ _LIBRARY = _library.Library("fastattnerase", "DEF")
 *_FIELDS, _VALIDATE = _arguments(Problem)
 _LIBRARY.define(
     f"sweep({', '.join(_FIELDS)}, int wants, str backend, {_VALIDATE}) -> Tensor[]",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_LIBRARY.define(
+    f"own_scores({', '.join(_FIELDS[:7])}, str[] rankings, SymInt seed, {_VALIDATE}) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _LIBRARY.define(
@@ -79,6 +84,12 @@ def _allocate(problem: Problem, wants: int) -> list[Tensor]:
     return allocate(problem.values, problem.offsets, C, R, wants)
 
 
+def _own_scores_fake(*args: Any) -> Tensor:
+    values, names = args[0], args[7]
+    scores: Tensor = values.new_empty((len(names), values.shape[0]), dtype=torch.float64)  # [R', T]
+    return scores
+
+
 def _pooled_prefixes(*args: Any) -> Tensor:
     *inputs, _, backend = args
     problem = PooledProblem(*inputs)
@@ -105,9 +116,12 @@ def _log(op: str, backend: str, problem: Problem | PooledProblem, last: str) -> 
 
 
 _LIBRARY.impl("sweep", _sweep, "CompositeExplicitAutograd")
+_LIBRARY.impl("own_scores", own_scores, "CompositeExplicitAutograd")
 _LIBRARY.impl("pooled_prefixes", _pooled_prefixes, "CompositeExplicitAutograd")
 _library.register_fake("fastattnerase::sweep", _sweep_fake, lib=_LIBRARY)
+_library.register_fake("fastattnerase::own_scores", _own_scores_fake, lib=_LIBRARY)
 _library.register_fake("fastattnerase::pooled_prefixes", _pooled_prefixes_fake, lib=_LIBRARY)
 
 sweep_op = torch.ops.fastattnerase.sweep.default
+own_scores_op = torch.ops.fastattnerase.own_scores.default
 pooled_prefixes_op = torch.ops.fastattnerase.pooled_prefixes.default

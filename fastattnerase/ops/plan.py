@@ -10,11 +10,11 @@ from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.problem import RankingKind
-from fastattnerase.rankings import RANKINGS
+from fastattnerase.rankings import RANKINGS, resolve
 
 RankingLike = str | Tensor
 
-_KIND = {name: int(ranking.kind) for name, ranking in RANKINGS.items()}
+_UNPLACED = -1
 _RANDOM = int(RankingKind.RANDOM)
 _MINIMAL = int(RankingKind.MINIMAL)
 _GIVEN_ORDER = int(RankingKind.GIVEN_ORDER)
@@ -30,6 +30,20 @@ class Plan:
     args: list[int]
     orders: list[Tensor]
     keys: list[Tensor]
+    # Rows whose ranking no backend computes, by name: `place` gives them scores beforehand.
+    unplaced: dict[int, str]
+
+    def add(self, name: str, kind: int, arg: int = 0) -> None:
+        """Add a row."""
+        self.names.append(name)
+        self.kinds.append(kind)
+        self.args.append(arg)
+
+    def place(self, row: int, keys: Tensor) -> None:
+        """Give a row ranking scores [T] that have been computed for it."""
+        self.kinds[row] = _GIVEN_KEYS
+        self.args[row] = len(self.keys)
+        self.keys.append(keys)
 
 
 def plan_rankings(
@@ -39,26 +53,25 @@ def plan_rankings(
     first_random: int = 0,
 ) -> Plan:
     """Check the rankings and give each its row; "random" gets `random_orders` rows."""
-    plan = Plan([], [], [], [], [])
-    for ranking in rankings:
-        if isinstance(ranking, str):
-            kind = _KIND.get(ranking)
-            if kind is None:
-                known = ", ".join(repr(name) for name in _KIND)
-                raise ValueError(f"rankings: given {ranking!r}, needed one of {known} or a tensor")
-            if kind == _RANDOM:
-                for i in range(first_random, first_random + random_orders):
-                    plan.names.append("random" if random_orders == 1 else f"random[{i}]")
-                    plan.kinds.append(kind)
-                    plan.args.append(i)
-                continue
+    plan = Plan([], [], [], [], [], {})
+    for given in rankings:
+        if not isinstance(given, str):
+            _plan_tensor(plan, batch, given)
+            continue
+        ranking = RANKINGS.get(given)
+        if ranking is None:
+            ranking = resolve(given)
+        kind = ranking.kind
+        if kind is None:
+            plan.unplaced[len(plan.kinds)] = given
+            plan.add(given, _UNPLACED)
+        elif kind == _RANDOM:
+            for i in range(first_random, first_random + random_orders):
+                plan.add("random" if random_orders == 1 else f"random[{i}]", _RANDOM, i)
+        else:
             if kind == _MINIMAL:
                 check_minimal(batch, "rankings")
-            plan.names.append(ranking)
-            plan.kinds.append(kind)
-            plan.args.append(0)
-        else:
-            _plan_tensor(plan, batch, ranking)
+            plan.add(given, kind)
     if len(plan.orders) + len(plan.keys) > 1:
         count = 0
         for row, name in enumerate(plan.names):
@@ -82,14 +95,11 @@ def _plan_tensor(plan: Plan, batch: AttentionBatch, ranking: Tensor) -> None:
             f"rankings: given a tensor on {ranking.device}, needed on {batch.device} as the batch"
         )
     ranking = ranking.detach()
-    plan.names.append("given")
     if ranking.dtype == torch.int64:
-        plan.kinds.append(_GIVEN_ORDER)
-        plan.args.append(len(plan.orders))
+        plan.add("given", _GIVEN_ORDER, len(plan.orders))
         plan.orders.append(ranking.contiguous())
     elif ranking.is_floating_point():
-        plan.kinds.append(_GIVEN_KEYS)
-        plan.args.append(len(plan.keys))
+        plan.add("given", _GIVEN_KEYS, len(plan.keys))
         if ranking.dtype not in (torch.float32, torch.float64):
             ranking = ranking.float()
         plan.keys.append(ranking.contiguous())

@@ -24,21 +24,33 @@ class OrderContext:
 
 @dataclass(frozen=True)
 class Ranking:
-    """A ranking that comes with the engine.
+    """A ranking known by name.
 
-    `order` is its definition: an instance in float64 and a context to positions [n], most
-    important first. Backends compute the same from `kind`.
+    `order` is its definition: from an instance in float64 and a context to positions [n], int64,
+    most important first. Backends compute the same from `kind`. Where that is None they take what
+    `order` says as given; it may then give ranking scores [n] of a float type as well.
     """
 
     name: str
-    kind: RankingKind
+    kind: RankingKind | None
     doc: str
     order: Callable[[Instance, OrderContext], Tensor]
 
 
+@dataclass(frozen=True)
+class OfInstance:
+    """Makes a definition of a function of the instance alone; equal where the functions are."""
+
+    function: Callable[[Instance], Tensor]
+
+    def __call__(self, instance: Instance, context: OrderContext) -> Tensor:
+        """Call the function on the instance."""
+        return self.function(instance)
+
+
 def descending(keys: Tensor) -> Tensor:
-    """Positions by descending key, NaN first, ties by lower position: [n] to [n]."""
-    by_key = keys.argsort(descending=True, stable=True)
+    """Sort positions by descending key, NaN first, ties by lower position: [n] to [n]."""
+    by_key = keys.argsort(descending=True, stable=True)  # [n]
     return by_key[keys.isnan()[by_key].long().argsort(descending=True, stable=True)]
 
 

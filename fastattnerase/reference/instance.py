@@ -90,10 +90,10 @@ class Attention:
         return suffix_sums(weights[:, None] * terms[order]), suffix_sums(weights)
 
     def others(self, h: int, items: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum weighted `terms` [n, K] over `items` [m] but one, for each: [m, K] and [m]."""
+        """Sum weighted `terms` [m, K] over `items` [m] but one, for each: [m, K] and [m]."""
         if self.underflow[h]:
-            return scaled_sums_over_others(self.scores[items, h], terms[items])
-        return sums_over_others(self.weights[items, h], terms[items])
+            return scaled_sums_over_others(self.scores[items, h], terms)
+        return sums_over_others(self.weights[items, h], terms)
 
 
 class Instance(Attention, ABC):
@@ -254,7 +254,7 @@ class LinearInstance(Instance):
         """Compute the logits over `items` [m] (positions) but one, for each: [m, C]."""
         logits = self.bias.repeat(len(items), 1)  # [m, C]
         for h in range(self.H):
-            sums, mass = self.others(h, items, self.contributions[:, h])
+            sums, mass = self.others(h, items, self.contributions[items, h])
             logits += average(sums, mass)
         return logits
 
