@@ -1,4 +1,4 @@
-"""The order that the caller gave, as a result.
+"""Copies the order that the caller gave into the results.
 
 Formula: the order itself; -1 throughout an instance marked INVALID.
 

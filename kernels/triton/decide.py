@@ -1,4 +1,4 @@
-"""Every instance before anything is erased: weights, label, logits, probabilities, status.
+"""The original decision of every instance: weights, label, logits, probabilities, status.
 
 Formula: `a_i = exp(e_i - max e) / sum` (or the given weight over the sum of weights), `z = sum_i
 a_i s_i / sum_i a_i + b`, `y = argmax z` (lowest on ties), `p = softmax(z)`; the tolerance of

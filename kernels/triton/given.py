@@ -1,4 +1,4 @@
-"""Rankings that the caller brings: whether they are usable, without stopping the stream.
+"""Checks the rankings that the caller gave, on the device, without waiting for an answer.
 
 Formula: an order is a permutation of `0 … n - 1` exactly when writing `j` at place `order[j]` for
 every `j` and reading it back gives `j` again for all of them; ranking scores are usable when none

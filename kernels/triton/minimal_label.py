@@ -1,4 +1,4 @@
-"""The decision after erasing the first so many items of an order: what the minimal set flips to.
+"""The decision once the minimal set is erased, the first so many items of its order.
 
 Formula: the class of smallest `sum_{survivors} m_{i,c}`, the lowest on ties; -1 for a size of -1.
 

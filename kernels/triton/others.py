@@ -1,4 +1,4 @@
-"""Sums over all items of an instance but one, for every item at once, by additions only.
+"""Leave-one-out sums: over all items of an instance but one, for every item, by additions only.
 
 What the single erasures, the greedy order and the renormalised gradient share. A tile's own items
 are added before and after each other by two scans over rows shifted by one; whole tiles before are

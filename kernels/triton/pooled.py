@@ -1,4 +1,4 @@
-"""Pooled vectors of prefixes, for heads that are any callable.
+"""Pooled vectors of the survivors of prefixes, for heads that are any callable.
 
 Formula: `sum_{survivors} a_i v_i / sum_{survivors} a_i`, 0 where no mass survives, NaN while an
 item survives whose score or weight is not finite. Sums run from the tail of the ranking, in

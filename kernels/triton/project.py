@@ -127,23 +127,9 @@ def project_kernel(
     group = tl.program_id(1)
     if group == 0:
         _project_classes(
-            VALUES,
-            HEAD,
-            CONTRIBUTIONS,
-            NORMS,
-            rows,
-            inside,
-            row_units,
-            0,
-            C,
-            D,
-            VEC,
-            BT,
-            BD,
-            PANEL,
-            CLASSES,
-            True,
-        )
+            VALUES, HEAD, CONTRIBUTIONS, NORMS, rows, inside, row_units, 0, C, D, VEC, BT, BD,
+            PANEL, CLASSES, True,
+        )  # fmt: skip
         group += tl.num_programs(1)
     while group * CLASSES < C:
         _project_classes(

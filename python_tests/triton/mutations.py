@@ -13,8 +13,6 @@ import os
 import sys
 from pathlib import Path
 
-os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel module is imported
-
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -70,17 +68,23 @@ def switch_on(number: int) -> None:
     spec.loader.exec_module(module)
 
 
+def places() -> list[str]:
+    """Name every mutant as its row of the table begins."""
+    named = []
+    for file, old, new in EDITS:
+        found = (KERNELS / file).read_text().count(old)
+        if found != 1:
+            raise SystemExit(f"{file}: {old!r} is there {found} times, needed once; update EDITS")
+        edit = f"`{old}` becomes `{new}`".replace("|", "\\|")
+        named.append(f"| `{file}` | {edit}")
+    return named
+
+
 def main() -> None:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel module is imported
     options = mutants.parser(__doc__.splitlines()[0]).parse_args()
     torch.set_num_threads(1)
-    places = []
-    for name, old, new in EDITS:
-        text = (KERNELS / name).read_text()
-        if text.count(old) != 1:
-            raise SystemExit(f"{name}: {old!r} is there {text.count(old)} times; update EDITS")
-        name_of = f"`{old}` becomes `{new}`".replace("|", "\\|")
-        places.append(f"| `{name}` | {name_of}")
-    survivors = mutants.judge_all(mutants.Judge(places, switch_on, {}, options), TESTS)
+    survivors = mutants.judge_all(mutants.Judge(places(), switch_on, {}, options), TESTS)
     raise SystemExit(1 if survivors else 0)
 
 
