@@ -88,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
         times.append(
             {
                 "clusters": rule,
-                "chosen": found.summary["clusters"],
+                "chosen": found.summary.clusters,
                 "seconds": time.perf_counter() - begin,
             }
         )

@@ -144,10 +144,10 @@ def test_a_trained_model_and_other_data(tmp_path: Path) -> None:
     result = invoke("--model", tmp_path / "m", *SMALL, "--output-clusters", 2)
     assert "mine: 12 of 12 instances, 4 ranks, 5 clusters, 2 output labels" in result.stdout
     run = mi.load(tmp_path / "m" / "measure")
-    assert run.run["source"]["split"] == "test"
+    assert run.run.source["split"] == "test"
     result = invoke("--model", tmp_path / "m", "--data", data, *SMALL, "--unlabelled")
     assert "mine: 120 of 120 instances" in result.stdout
-    assert mi.load(tmp_path / "m" / "measure-reviews").run["source"]["data"]["label_column"] is None
+    assert mi.load(tmp_path / "m" / "measure-reviews").run.source["data"]["label_column"] is None
 
 
 class TestMistakes:

@@ -66,15 +66,14 @@ def _show(result: Result) -> None:
     found = result.measurement
     summary, first = found.summary, found.ranks.iloc[0]
     sizes = ", ".join(
-        counted(summary[key], thing)
-        for key, thing in (
-            ("ranks", "rank"),
-            ("clusters", "cluster"),
-            ("output_labels", "output label"),
+        (
+            counted(summary.ranks, "rank"),
+            counted(summary.clusters, "cluster"),
+            counted(summary.output_labels, "output label"),
         )
     )
-    used, all_ = summary["used"], summary["instances"]
-    out.print(f"{result.run['name']}: {used:,} of {counted(all_, 'instance')}, {sizes}")
+    instances = counted(summary.instances, "instance")
+    out.print(f"{result.run.name}: {summary.used:,} of {instances}, {sizes}")
     control = _interval(first["control_low"], first["control_high"], ".3f")
     out.print(
         f"Rank 1: {first['plug_in']:.3f} nats of at most {first['bound']:.3f}"
@@ -99,7 +98,7 @@ def _show(result: Result) -> None:
             "" if corrected.value is None else f"{corrected.value:+.3f}",
         )
     out.print(table)
-    for notice in summary["notices"]:
+    for notice in summary.notices:
         out.print(f"Note: {notice}", soft_wrap=True)
 
 

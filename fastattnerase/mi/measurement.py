@@ -55,6 +55,47 @@ _CONSTANT = 1e-9  # weights that differ by less, relatively, are equal
 
 
 @dataclass(frozen=True)
+class Summary:
+    """Counts of a measurement, its choice of ranks and clusters, and notices.
+
+    Attributes:
+        instances: Number of instances in the stream.
+        without_attention: Number of those without attention mass.
+        too_short: Number of those with fewer items than ranks are measured.
+        used: Number of instances that are measured.
+        excluded_items: Number of items that are not ranked.
+        width: Width of a state.
+        ranks: Number of ranks.
+        ranks_by_length: What the rule by lengths says; None where it was not asked.
+        ranks_by_weight: What the rule by weights says; None where it was not asked.
+        ranks_ended_by: What set the number of ranks: `length`, `weights`, `max_ranks` or `given`.
+        clusters: Number of clusters of the states.
+        clusters_tried: Numbers of clusters that were fitted, in order.
+        two_samples_each: Whether every cluster has at least two samples.
+        output_labels: Number of output labels.
+        constant_attention: Whether all ranks have the same weights.
+        notices: What a reader of the numbers must know.
+    """
+
+    instances: int
+    without_attention: int
+    too_short: int
+    used: int
+    excluded_items: int
+    width: int
+    ranks: int
+    ranks_by_length: int | None
+    ranks_by_weight: int | None
+    ranks_ended_by: str
+    clusters: int
+    clusters_tried: tuple[int, ...]
+    two_samples_each: bool
+    output_labels: int
+    constant_attention: bool
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What was measured; all tables can be written to Parquet. Information is in nats.
 
@@ -75,14 +116,14 @@ class Measurement:
             what was clustered (one-dimensional outputs; else NaN).
         instances: a row for each instance with attention: `row` in the stream, `id`, `length`,
             `used`, `predicted` class, `output` label (-1 where it is not used).
-        summary: counts, the choice of ranks and clusters, and notices, as JSON-able data.
+        summary: counts, the choice of ranks and clusters, and notices.
     """
 
     ranks: pd.DataFrame
     correlations: pd.DataFrame
     outputs: pd.DataFrame
     instances: pd.DataFrame
-    summary: dict[str, Any]
+    summary: Summary
 
     def correlation(self, statistic: str, estimator: str = "plug_in") -> Correlation:
         """Look one correlation up: `kendall`, `weighted_product` or `weighted_sum`."""
@@ -204,24 +245,24 @@ def _measure(ranked: RankedStates, config: Config) -> Measurement:
             }
         )
     ranks = _frame(table)
-    summary = {
-        "instances": len(ranked) + len(ranked.left_out),
-        "without_attention": len(ranked.left_out),
-        "too_short": int(np.count_nonzero(~used)),
-        "used": int(np.count_nonzero(used)),
-        "excluded_items": ranked.excluded_items,
-        "width": ranked.width,
-        "ranks": k,
-        "ranks_by_length": choice.by_length,
-        "ranks_by_weight": choice.by_weight,
-        "ranks_ended_by": choice.ended_by,
-        "clusters": quantised.clusters,
-        "clusters_tried": quantised.tried,
-        "two_samples_each": quantised.passed,
-        "output_labels": len(outputs),
-        "constant_attention": constant,
-        "notices": _notices(ranks, outputs, quantised, constant, config),
-    }
+    summary = Summary(
+        instances=len(ranked) + len(ranked.left_out),
+        without_attention=len(ranked.left_out),
+        too_short=int(np.count_nonzero(~used)),
+        used=int(np.count_nonzero(used)),
+        excluded_items=ranked.excluded_items,
+        width=ranked.width,
+        ranks=k,
+        ranks_by_length=choice.by_length,
+        ranks_by_weight=choice.by_weight,
+        ranks_ended_by=choice.ended_by,
+        clusters=quantised.clusters,
+        clusters_tried=tuple(quantised.tried),
+        two_samples_each=quantised.passed,
+        output_labels=len(outputs),
+        constant_attention=constant,
+        notices=_notices(ranks, outputs, quantised, constant, config),
+    )
     instances = _frame(
         {
             "row": ranked.rows,
@@ -443,7 +484,7 @@ def _notices(
     quantised: Quantised,
     constant: bool,
     config: Config,
-) -> list[str]:
+) -> tuple[str, ...]:
     """Say what a reader of the numbers must know."""
     notices = []
     N = quantised.clusters
@@ -465,4 +506,4 @@ def _notices(
         notices.append("ranks have different numbers of instances, so estimates differ in bias")
     if constant:
         notices.append("attention is constant: ranks are positions")
-    return notices
+    return tuple(notices)

@@ -10,13 +10,34 @@ from typing import Any
 
 import fastattnerase as fae
 from fastattnerase.mi.config import Config
-from fastattnerase.mi.measurement import Measurement, measure
+from fastattnerase.mi.measurement import Measurement, Summary, measure
 from fastattnerase.runs import rundir
-from fastattnerase.runs.shape import INFORMATION, RUN, check_shape
+from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.sources import Source
 
 KIND = "mutual_information"
 TABLES = ("ranks", "correlations", "outputs", "instances")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was measured, and where.
+
+    Attributes:
+        name: of the model, for reports.
+        config: of the measurement, the fields of `Config`.
+        source: what the source says of the instances.
+        classes: names of the classes.
+        versions: of Python and packages.
+        machine: processor, cores, GPU.
+    """
+
+    name: str
+    config: dict[str, Any]
+    source: dict[str, Any]
+    classes: tuple[str, ...]
+    versions: dict[str, str]
+    machine: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -30,7 +51,7 @@ class Result:
     """
 
     folder: Path
-    run: dict[str, Any]
+    run: Run
     measurement: Measurement
 
 
@@ -88,7 +109,7 @@ def run(
         partial = file.with_suffix(".partial")
         getattr(measurement, table).to_parquet(partial, index=False, compression="zstd")
         partial.replace(file)
-    rundir.write_json(folder / rundir.RESULT, measurement.summary)
+    rundir.write_json(folder / rundir.RESULT, to_json(measurement.summary))
     return load(folder)
 
 
@@ -137,8 +158,8 @@ def load(folder: Path) -> Result:
         fastattnerase.runs.rundir.RunError: no-such-run is not a run directory: it has no \
 run.json
     """
-    record, summary = rundir.finished(folder, kind=KIND, again="the same measurement")
-    check_shape(record, RUN, folder / rundir.RUN)
-    check_shape(summary, INFORMATION, folder / rundir.RESULT)
+    record, found = rundir.finished(folder, kind=KIND, again="the same measurement")
+    run_ = read_record(Run, record, folder / rundir.RUN)
+    summary = read_record(Summary, found, folder / rundir.RESULT)
     tables = {table: rundir.read_table(folder / f"{table}.parquet") for table in TABLES}
-    return Result(folder, record, Measurement(**tables, summary=summary))
+    return Result(folder, run_, Measurement(**tables, summary=summary))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fastattnerase.runs import rundir
-from fastattnerase.runs.shape import UNIT, check_shape
+from fastattnerase.runs.records import read_record
 
 MANIFEST = "manifest.json"
 
@@ -56,6 +56,23 @@ class Record:
 
     seconds: float
     numbers: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _File:
+    """What the file of a finished unit holds.
+
+    Attributes:
+        digest: of the state.
+        seconds: that its last call took.
+        numbers: what its `make` returned.
+        state: what the numbers depend on; files of the first version have the digest alone.
+    """
+
+    digest: str
+    seconds: float
+    numbers: dict[str, Any]
+    state: dict[str, Any] | None = None
 
 
 class Workspace(ABC):
@@ -171,8 +188,8 @@ class Workspace(ABC):
         Raises:
             RunError: it is damaged.
         """
-        check_shape(content, UNIT, path)
-        return Record(content["seconds"], content["numbers"])
+        file = read_record(_File, content, path)
+        return Record(file.seconds, file.numbers)
 
     def changes(self, content: dict[str, Any], unit: Unit) -> list[str] | None:
         """Compare the state in a record's file with that of now: what differs, None for nothing."""

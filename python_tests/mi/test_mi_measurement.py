@@ -85,7 +85,7 @@ def test_estimates_keep_their_bounds_and_tables_can_be_written(tmp_path) -> None
     used = found.instances["used"]
     assert used.tolist() == (found.instances["length"] >= len(ranks)).tolist()
     assert (ranks["instances"] == used.sum()).all()
-    assert found.summary["used"] + found.summary["too_short"] == 150
+    assert found.summary.used + found.summary.too_short == 150
     assert found.outputs["instances"].sum() == used.sum()
     assert (found.instances["output"][~used] == -1).all()
     for table in ("ranks", "correlations", "outputs", "instances"):
@@ -135,16 +135,16 @@ def test_predicted_classes() -> None:
     assert found.outputs["instances"].tolist() == predicted.value_counts().sort_index().tolist()
     assert found.outputs["low"].isna().all()
     two = measure([random_batch(120, seed=5)], small(output="classes"))
-    assert two.summary["output_labels"] == 2
+    assert two.summary.output_labels == 2
     many = measure([batch], small(output="clusters", output_clusters=4))
-    assert many.summary["output_labels"] == 4
+    assert many.summary.output_labels == 4
 
 
 def test_classes_that_do_not_occur_get_no_label() -> None:
     batch = random_batch(60, seed=6)
     logits = torch.eye(5)[torch.arange(60) % 2 * 3]  # classes 0 and 3
     found = measure([(batch, logits)], SMALL)
-    assert found.outputs["instances"].sum() == found.summary["used"]
+    assert found.outputs["instances"].sum() == found.summary.used
     assert sorted(set(found.instances["output"])) == [-1, 0, 3]
 
 
@@ -153,10 +153,10 @@ def test_each_rank_may_have_its_own_instances() -> None:
     found = measure([batch], small(ranks=5, instances="each_rank"))
     lengths = batch.lengths
     assert found.ranks["instances"].tolist() == [int((lengths >= r).sum()) for r in range(1, 6)]
-    assert found.summary["too_short"] == 0
+    assert found.summary.too_short == 0
     assert (
         "ranks have different numbers of instances, so estimates differ in bias"
-        in (found.summary["notices"])
+        in found.summary.notices
     )
     same = measure([batch], small(ranks=5))
     assert same.ranks["instances"].tolist() == [int((lengths >= 5).sum())] * 5
@@ -187,7 +187,7 @@ def test_constant_attention(instances: str) -> None:
     undefined = measure(stream, small(instances=instances, constant_attention="undefined"))
     assert undefined.correlations["value"].isna().all()
     assert set(undefined.correlations["reason"]) == {"attention is constant"}
-    assert undefined.summary["constant_attention"]
+    assert undefined.summary.constant_attention
     assert undefined.correlation("kendall").reason == "attention is constant"
 
     placed = measure(stream, small(instances=instances, constant_attention="by_position"))
@@ -197,7 +197,7 @@ def test_constant_attention(instances: str) -> None:
     assert plain.value == pytest.approx((2 * concordant - 6) / 6)
     assert placed.correlation("weighted_sum").value == pytest.approx(plain.value)
     pd.testing.assert_frame_equal(placed.ranks, undefined.ranks)
-    assert "attention is constant: ranks are positions" in placed.summary["notices"]
+    assert "attention is constant: ranks are positions" in placed.summary.notices
 
 
 def test_correlations_are_those_of_the_table() -> None:
@@ -244,7 +244,7 @@ def test_states_that_are_all_alike() -> None:
     assert found.ranks["plug_in"].tolist() == [0.0] * 3
     assert found.ranks["clusters"].tolist() == [1] * 3
     assert found.correlation("kendall").reason == "mutual information is the same at every rank"
-    notices = " ".join(found.summary["notices"])
+    notices = " ".join(found.summary.notices)
     assert "3 ranks have fewer than 3 clusters that occur, the first rank 1 with 1" in notices
     assert "do not leave two samples to each: 0 hold one state" in notices
 
@@ -264,12 +264,12 @@ def test_equal_information_is_a_tie_whatever_the_rounding() -> None:
 def test_singletons_are_reported() -> None:
     batch, logits = planted(40, 3)
     found = measure([(batch, logits)], small(clusters=30))
-    assert not found.summary["two_samples_each"]
+    assert not found.summary.two_samples_each
     assert (found.ranks["singletons"] >= 20).any()
     total = found.ranks["singletons"].sum()
     assert (
         f"30 clusters do not leave two samples to each: {total} hold one state"
-        in (found.summary["notices"])
+        in found.summary.notices
     )
 
 

@@ -53,9 +53,9 @@ def test_a_run_is_the_measurement_written_down(tmp_path: Path) -> None:
         )
     assert result.measurement.summary == expected.summary
     assert seen == [(16, 40), (32, 40), (40, 40)]
-    assert result.run["name"] == "demo"
-    assert result.run["config"]["clusters"] == 6
-    assert "scikit-learn" in result.run["versions"]
+    assert result.run.name == "demo"
+    assert result.run.config["clusters"] == 6
+    assert "scikit-learn" in result.run.versions
     assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
         "correlations.parquet",
         "instances.parquet",
@@ -78,7 +78,7 @@ def test_a_finished_run_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path)
         load(tmp_path)
     run(source, CONFIG, tmp_path, name="demo")
     assert source.reads == 2
-    assert load(tmp_path).run["source"] == {"what": "forty"}
+    assert load(tmp_path).run.source == {"what": "forty"}
 
 
 def test_other_runs_are_not_overwritten(tmp_path: Path) -> None:
@@ -99,5 +99,5 @@ def test_a_measurement_that_fails_leaves_an_unfinished_run(tmp_path: Path) -> No
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
     # Nothing in it is worth keeping: another configuration may take the folder.
     run(Source(), CONFIG, tmp_path, name="demo")
-    assert run(Source(), CONFIG, tmp_path, name="renamed").run["name"] == "renamed"
-    assert load(tmp_path).run["name"] == "renamed"
+    assert run(Source(), CONFIG, tmp_path, name="renamed").run.name == "renamed"
+    assert load(tmp_path).run.name == "renamed"

@@ -34,8 +34,8 @@ def test_a_model(kind: str, tmp_path: Path) -> None:
 
     result = run(ModelSource(model, dataset, ["no", "yes"], {}), CONFIG, tmp_path, name="tiny")
     found = result.measurement
-    assert found.summary["instances"] == 40
-    assert found.summary["width"] == 8
+    assert found.summary.instances == 40
+    assert found.summary.width == 8
     assert found.ranks["attention"].is_monotonic_decreasing
 
     # The model's own logits are those that the engine computes from its batches.

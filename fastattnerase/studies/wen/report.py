@@ -17,7 +17,7 @@ from fastattnerase.studies.wen.claims import Claim, claims
 from fastattnerase.studies.wen.figures import figures
 from fastattnerase.studies.wen.layout import LAYOUTS, Layout, frames
 from fastattnerase.studies.wen.open_points import POINTS
-from fastattnerase.studies.wen.results import DataResult
+from fastattnerase.studies.wen.results import PreparedData
 from fastattnerase.studies.wen.rows import CHANCE_RULE, Measured
 from fastattnerase.studies.wen.tables import collect
 from fastattnerase.studies.wen.units import Wen
@@ -102,7 +102,7 @@ def _write_tables(
             (folder / f"{layout.name}.tex").write_text(latex(printed, "%.3f"), encoding="utf-8")
 
 
-def _data(about: DataResult) -> dict[str, Any]:
+def _data(about: PreparedData) -> dict[str, Any]:
     """Describe a prepared data set for the page."""
     return {
         "title": about.title,

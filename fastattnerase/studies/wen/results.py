@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from fastattnerase.runs.records import read_record, to_json
+from fastattnerase.runs.rundir import RESULT
 
 
 @dataclass(frozen=True)
@@ -92,38 +95,16 @@ class CellResult:
 
     def to_json(self) -> dict[str, Any]:
         """Give the numbers of the file; what an ordinary model lacks is left out."""
-        content = dataclasses.asdict(self)
+        content: dict[str, Any] = to_json(self)
         del content["seconds"]
         for name in ("attention", "divergence", "strength"):
             if content[name] is None:
                 del content[name]
         return content
 
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any], seconds: float) -> CellResult:
-        """Read the numbers of the file, whose shape was checked.
-
-        Raises:
-            RunError: a key is missing.
-        """
-        shape, divergence = content.get("attention"), content.get("divergence")
-        names = [one.name for one in dataclasses.fields(cls)]
-        plain = {name: content[name] for name in names[: names.index("measurements")]}
-        return cls(
-            **plain,
-            measurements={
-                name: Finding(found["accuracy"], found["run"], found["reason"])
-                for name, found in content["measurements"].items()
-            },
-            attention=None if shape is None else AttentionShape(**shape),
-            divergence=None if divergence is None else Divergence(**divergence),
-            strength=content.get("strength"),
-            seconds=seconds,
-        )
-
 
 @dataclass(frozen=True)
-class DataResult:
+class PreparedData:
     """A prepared data set of the studies.
 
     Attributes:
@@ -132,7 +113,8 @@ class DataResult:
         words: Size of the vocabulary.
         mean_length: Mean number of words of a training document.
         documents: Number of documents by split and class.
-        left_out: Number of documents that are not used, by the reason.
+        dropped: Number of documents that were not read, by the reason.
+        filtered: Number of documents that the filter of lengths leaves out, by split.
     """
 
     title: str
@@ -140,26 +122,26 @@ class DataResult:
     words: int
     mean_length: float
     documents: dict[str, dict[str, int]]
-    left_out: dict[str, int]
+    dropped: dict[str, int]
+    filtered: dict[str, int]
 
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> DataResult:
-        """Read the numbers of the file, whose shape was checked.
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Number of documents that are not used, by the reason in words."""
+        counts = {reason.replace("_", " "): n for reason, n in self.dropped.items()}
+        counts["by the filter of lengths"] = sum(self.filtered.values())
+        return {reason: n for reason, n in counts.items() if n}
 
-        Raises:
-            RunError: a key is missing.
-        """
-        about = content["about"]
-        left_out = {reason.replace("_", " "): n for reason, n in about["dropped"].items()}
-        left_out["by the filter of lengths"] = sum(about["filtered"].values())
-        return cls(
-            about["title"],
-            about["note"],
-            about["words"],
-            about["mean_length"],
-            about["documents"],
-            {reason: n for reason, n in left_out.items() if n},
-        )
+
+@dataclass(frozen=True)
+class DataResult:
+    """What the unit of a data set leaves.
+
+    Attributes:
+        about: The data set.
+    """
+
+    about: PreparedData
 
 
 def describe(numbers: Mapping[str, Any]) -> str:
@@ -171,10 +153,10 @@ def describe(numbers: Mapping[str, Any]) -> str:
     """
     if "about" not in numbers:
         return f"test accuracy {numbers['accuracy']:.3f}"
-    data = DataResult.from_json(numbers)
-    used = ", ".join(f"{sum(n.values()):,} {split}" for split, n in data.documents.items())
-    unused = ", ".join(f"{n:,} {why}" for why, n in data.left_out.items())
+    about = read_record(DataResult, numbers, Path(RESULT)).about
+    used = ", ".join(f"{sum(n.values()):,} {split}" for split, n in about.documents.items())
+    unused = ", ".join(f"{n:,} {why}" for why, n in about.left_out.items())
     text = f"{used}; left out: {unused or 'none'}"
-    if not data.words:
+    if not about.words:
         text += "; no word is frequent enough for the vocabulary, so all are unknown words"
     return text

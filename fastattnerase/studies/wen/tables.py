@@ -156,13 +156,13 @@ def _measured(row: Measured, found: Finding, out: Path) -> tuple[Measured, list[
         found = correlations["plug_in", _STATISTICS[name]]
         value, low, high = found["value"], found["control_low"], found["control_high"]
         corrected = correlations["miller_madow", _STATISTICS[name]]["value"]
-        return Tau(value, corrected, low, high, is_chance(value, low, high, summary["ranks"]))
+        return Tau(value, corrected, low, high, is_chance(value, low, high, summary.ranks))
 
     row = dataclasses.replace(
         row,
-        ranks=summary["ranks"],
-        clusters=summary["clusters"],
-        instances=summary["used"],
+        ranks=summary.ranks,
+        clusters=summary.clusters,
+        instances=summary.used,
         singletons=float(ranks["singletons"].sum() / ranks["clusters"].sum()),
         largest_weight=float(weights[0]),
         first_over_second=(

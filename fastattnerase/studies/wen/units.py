@@ -10,10 +10,10 @@ import dataclasses
 import math
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastattnerase import mi
 from fastattnerase.data import DataConfig, PreparedCorpus
@@ -30,7 +30,7 @@ from fastattnerase.models import (
 )
 from fastattnerase.runs import rundir
 from fastattnerase.runs.progress import Reporting
-from fastattnerase.runs.shape import CELL, check_shape
+from fastattnerase.runs.records import read_record
 from fastattnerase.runs.workspace import MANIFEST, Record, Report, Unit, Workspace
 from fastattnerase.sources import ModelSource
 from fastattnerase.studies.wen import models
@@ -42,7 +42,24 @@ from fastattnerase.studies.wen.options import (
     Options,
 )
 from fastattnerase.studies.wen.paper import data_set
-from fastattnerase.studies.wen.results import CellResult, DataResult, Finding
+from fastattnerase.studies.wen.results import CellResult, DataResult, Finding, PreparedData
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _State:
+    """What a unit's numbers depend on, as its file holds it."""
+
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Stated:
+    """What the file of a unit holds beside its numbers."""
+
+    state: _State
+    seconds: float
 
 
 class Wen(Workspace):
@@ -155,7 +172,8 @@ class Wen(Workspace):
         Raises:
             RunError: the file is damaged.
         """
-        check_shape(content, CELL, path)
+        for kind in (_Stated, DataResult if "about" in content else CellResult):
+            read_record(kind, content, path)
         return Record(content["seconds"], content)
 
     def changes(self, content: dict[str, Any], unit: Unit) -> list[str] | None:
@@ -193,21 +211,18 @@ class Wen(Workspace):
 
     def results(self) -> dict[Cell, CellResult]:
         """Read what the finished cells of this study found."""
-        found = ((cell, self.done(self.unit_of(cell))) for cell in self.cells())
-        return {
-            cell: CellResult.from_json(record.numbers, record.seconds)
-            for cell, record in found
-            if record is not None
-        }
+        found = ((cell, self._read(CellResult, self.unit_of(cell))) for cell in self.cells())
+        return {cell: result for cell, result in found if result is not None}
 
-    def data(self) -> dict[str, DataResult]:
+    def data(self) -> dict[str, PreparedData]:
         """Read what the prepared data sets of this study are."""
-        found = ((name, self.done(self.data_unit(name))) for name in self.datasets())
-        return {
-            name: DataResult.from_json(record.numbers)
-            for name, record in found
-            if record is not None
-        }
+        found = ((name, self._read(DataResult, self.data_unit(name))) for name in self.datasets())
+        return {name: result.about for name, result in found if result is not None}
+
+    def _read(self, kind: type[T], unit: Unit) -> T | None:
+        """Read a unit's file; None where it is not finished."""
+        record, path = self.done(unit), self.folder(unit.key) / self.record_name
+        return None if record is None else read_record(kind, record.numbers, path)
 
     # --- units -----------------------------------------------------------------------------------
 

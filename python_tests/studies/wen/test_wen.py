@@ -73,7 +73,7 @@ def test_every_cell_is_measured(finished: Wen) -> None:
         for found in result.measurements.values():
             assert found.run is not None
             measured = mi.load(finished.folder(cell.key) / found.run).measurement
-            assert measured.summary["ranks"] == 5
+            assert measured.summary.ranks == 5
         assert not (finished.folder(cell.key) / "checkpoint").exists()
         saved = finished.folder(cell.key) / "model"
         assert saved.exists() == (cell.variant in ("normal", "adversary"))
