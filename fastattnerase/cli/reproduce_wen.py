@@ -56,7 +56,6 @@ def wen(
     """
     from fastattnerase.runs import schedule
     from fastattnerase.studies.wen.report import build
-    from fastattnerase.studies.wen.results import describe
     from fastattnerase.studies.wen.units import Wen
 
     require_folder("--data-root", data_root)
@@ -75,7 +74,7 @@ def wen(
     if vectors is None:
         out.print(f"no word vectors: {options.embedding_size} random numbers a word, trained")
     workspace = Wen(options, data_root, out_folder, choose_device(device))
-    with Watcher(describe) as watcher:
+    with Watcher(workspace.describe) as watcher:
         schedule.run(workspace, jobs, watcher)
     page = build(workspace, out_folder / "report")
     out.print(str(page.resolve()), style="bold", soft_wrap=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,13 @@ from fastattnerase.studies.wen.options import (
     Options,
 )
 from fastattnerase.studies.wen.paper import data_set
-from fastattnerase.studies.wen.results import CellResult, DataResult, Finding, PreparedData
+from fastattnerase.studies.wen.results import (
+    CellResult,
+    DataResult,
+    Finding,
+    PreparedData,
+    describe,
+)
 
 T = TypeVar("T")
 
@@ -189,6 +195,10 @@ class Wen(Workspace):
             if before.get(name) != value
         ]
         return changed or None
+
+    def describe(self, numbers: Mapping[str, Any]) -> str:
+        """Say in a few words what a finished unit found."""
+        return describe(numbers)
 
     def run(self, unit: Unit, report: Report) -> Record:
         """Do a unit and write its result; a checkpoint is of no use then."""
