@@ -15,6 +15,7 @@ from fastattnerase.cli.inputs import (
     Out,
     choose_backend,
     choose_device,
+    find_rankings,
     open_source,
     print_next,
 )
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 def erase(
     given: Input,
     config: Annotated[
-        Config, Offer(only=("random_orders", "random_item", "resamples", "seed", "backend"))
+        Config,
+        Offer(only=("random_orders", "random_item", "rankings", "resamples", "seed", "backend")),
     ],
     device: Device = "auto",
     name: Name = None,
@@ -42,6 +44,7 @@ def erase(
     interruption.
     """
     choose_backend(config.backend)
+    find_rankings(config.rankings)
     source, own, folder = open_source(given, choose_device(device), "erase")
     result = erase_and_print(source, config, out_folder or folder, name or own)
     print_next("report", result.folder)
@@ -77,7 +80,7 @@ def _summary(result: Result) -> None:
         table.add_column(title, justify="left" if title == "ranking" else "right")
     for ranking, record in result.multi.items():
         table.add_row(
-            NAMES[ranking],
+            NAMES.get(ranking, ranking),
             percent(record.share_flipped.value, 1),
             percent(record.fraction.median.value, 1),
             times(typical_gap(result, ranking)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -106,6 +106,17 @@ def choose_backend(name: str) -> str:
             f"--backend: given {name}, needed one that can run here: {'; '.join(known[name])}"
         )
     return name
+
+
+def find_rankings(names: Sequence[str]) -> None:
+    """Check the option --rankings: names that the engine knows, or of a module's function."""
+    from fastattnerase.rankings import resolve
+
+    for name in names:
+        try:
+            resolve(name)
+        except ValueError as error:
+            raise UsageError(f"--{error}") from error
 
 
 def require_folder(option: str, folder: Path) -> None:

@@ -16,7 +16,6 @@ from fastattnerase.statistics.paired import compare
 from fastattnerase.studies.serrano_smith.config import (
     CELLS,
     EXCLUSIONS,
-    PAIRS,
     RANKINGS,
     SINGLE_RANKINGS,
     Config,
@@ -70,8 +69,8 @@ def aggregate(
         _counts(folder),
         _uniform(folder, options),
         tuple(_single(folder, ranking, options) for ranking in SINGLE_RANKINGS),
-        tuple(_multi(folder, options)),
-        tuple(_pairs(folder, options)),
+        tuple(_multi(folder, config, options)),
+        tuple(_pairs(folder, config, options)),
         head,
         exhibits,
     )
@@ -142,15 +141,16 @@ def _uniform(folder: Path, options: dict[str, Any]) -> Uniform:
     return Uniform(kl, js)
 
 
-def _pairs(folder: Path, options: dict[str, Any]) -> Iterator[Pair]:
+def _pairs(folder: Path, config: Config, options: dict[str, Any]) -> Iterator[Pair]:
     """Compare rankings two by two: which needs fewer items, instance by instance.
 
     Judged are the instances that at least one of the two flips; a ranking that flips where the
     other never does wins (Serrano and Smith 2019, section 5.4, and their code).
     """
-    flips = {ranking: _first_flips(folder, ranking) for ranking in RANKINGS}
+    rankings = (*RANKINGS, *config.rankings)
+    flips = {ranking: _first_flips(folder, ranking) for ranking in rankings}
     optimal = _first_flips(folder, "minimal")
-    for first, second in PAIRS:
+    for first, second in config.pairs:
         a, b = flips[first], flips[second]
         judged = (a > 0) | (b > 0)
         never = np.iinfo(np.int64).max
@@ -242,10 +242,10 @@ def _single(folder: Path, ranking: str, options: dict[str, Any]) -> SingleWeight
     )
 
 
-def _multi(folder: Path, options: dict[str, Any]) -> Iterator[MultiWeight]:
+def _multi(folder: Path, config: Config, options: dict[str, Any]) -> Iterator[MultiWeight]:
     choice = choosable(_smallest(folder))
     common = np.stack([_first_flips(folder, r) > 0 for r in RANKINGS]).all(axis=0)  # [N]
-    for ranking in (*RANKINGS, "minimal"):
+    for ranking in (*RANKINGS, *config.rankings, "minimal"):
         table = read_columns(
             folder, "multi", ["order", "first_flip", "fraction", "mass", "gap"], ranking
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from fastattnerase.fields import wrong_choices
 
@@ -41,6 +42,8 @@ class Config:
         random_item: How the random item of the single-weight test is drawn. `different`: uniformly
             over all items but the top one, the paper's stated requirement. `uniform`: over all
             items. `legacy`: over the positions from the second on, as the published code does.
+        rankings: Further rankings for the multi-weight test, with commas between: names that the
+            engine knows, such as `greedy`, or `module:name` for a function of a module.
         never_flips: What the table `multi` says of the fraction and mass of an instance that a
             ranking never flips, where first_flip is -1. `left_out` (NaN) and `minus_one` (-1, as
             the published code) stay out of summaries and figures; `one` (1) counts as erased
@@ -65,6 +68,7 @@ class Config:
     seed: int = 0
     random_orders: int = 1
     random_item: RandomItem = "different"
+    rankings: tuple[str, ...] = ()
     never_flips: NeverFlips = "left_out"
     backend: str = "auto"
     resamples: int = 1000
@@ -77,7 +81,30 @@ class Config:
         for name, least in (("random_orders", 1), ("resamples", 1), ("exhibits", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: given {getattr(self, name)}, needed at least {least}")
+        object.__setattr__(self, "rankings", tuple(self.rankings))
+        taken = [*RANKINGS, ASCENDING, "minimal"]
+        for ranking in self.rankings:
+            if ranking in taken:
+                raise ValueError(
+                    f"rankings: given {ranking!r}, needed ones that are not compared anyway, once"
+                )
+            taken.append(ranking)
         for problem in wrong_choices(self):
             raise ValueError(problem)
         if not 0 < self.confidence < 1:
             raise ValueError(f"confidence: given {self.confidence}, needed a number in (0, 1)")
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The rankings that are compared two by two."""
+        own = [(ranking, other) for ranking in self.rankings for other in ("attention", "random")]
+        return (*PAIRS, *own)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the options as data for JSON; `rankings` only where there are some.
+
+        Runs of versions that had no such option go on and open as before.
+        """
+        options = dataclasses.asdict(self)
+        rankings = options.pop("rankings")
+        return options | ({"rankings": list(rankings)} if rankings else {})

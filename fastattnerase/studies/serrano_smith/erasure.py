@@ -48,9 +48,10 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
         The tables `instances` (a row each), `single` (a row for each analysed instance and
         ranking), `multi` (for each analysed instance, ranking and order; the minimal set is the
         ranking `minimal`, absent with several attention heads; `ascending` is attention, least
-        first) and `erased` (items erased alone: places 1, 2, -1 and -2 of attention, 1 and 2 of
-        gradient and product, 1 of each random order). A first flip of -1 means "never"; missing
-        labels are null. `kl` is KL(erased‖original), natural logarithm.
+        first; then those of `config.rankings`) and `erased` (items erased alone: places 1, 2, -1
+        and -2 of attention, 1 and 2 of gradient and product, 1 of each random order). A first flip
+        of -1 means "never"; missing labels are null. `kl` is KL(erased‖original), natural
+        logarithm.
 
     Source:
         Serrano and Smith 2019, equation 1 and section 5.1.
@@ -75,7 +76,7 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
     least_first = torch.from_numpy(-np.nan_to_num(weights)).to(batch.device)
     w = fae.sweep(
         batch,
-        rankings=(*RANKINGS, least_first),
+        rankings=(*RANKINGS, least_first, *config.rankings),
         orders=True,
         seed=config.seed,
         random_orders=config.random_orders,
@@ -283,7 +284,7 @@ def _multi(
     flip_label = as_ints(w.prefixes.flip_label)[:, kept]
     mass = w.prefixes.removed_mass.double().cpu().numpy()[:, kept]
     orders = [("random", order) for order in range(config.random_orders)]
-    orders += [(ranking, 0) for ranking in (*SINGLE_RANKINGS, ASCENDING)]
+    orders += [(ranking, 0) for ranking in (*SINGLE_RANKINGS, ASCENDING, *config.rankings)]
     never = NEVER[config.never_flips]
     smallest = np.full(len(kept), np.nan)
     if w.minimal is not None:

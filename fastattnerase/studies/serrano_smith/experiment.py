@@ -8,7 +8,6 @@ expectation over the random item under each rule of drawing it, and the exact mi
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,7 +86,7 @@ def run(
     state = {
         "kind": KIND,
         "format": FORMAT,
-        "config": dataclasses.asdict(config),
+        "config": config.to_dict(),
         "source": source.describe(),
     }
     if rundir.begin(folder, state, name=name, about={"classes": source.classes}):

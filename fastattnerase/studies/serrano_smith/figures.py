@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -38,10 +39,29 @@ STYLES = {
     "product": (0, (7, 1.5, 1, 1.5)),
     "minimal": "solid",
 }
+# Rankings of one's own, in turn: Okabe and Ito's other colours.
+_OWN = (("#cc79a7", "dashed"), ("#d55e00", "dashdot"), ("#56b4e9", "dotted"))
 _DIGIT = 0.026  # a digit of a tick's label, as a share of a panel's axis
 _MANY = 3000  # more marks than this are drawn as pixels, also in vector formats
 
 Draw = Callable[[Axes, Result], None]
+
+
+class Look(NamedTuple):
+    """How a ranking is shown."""
+
+    name: str
+    colour: str
+    style: Any  # of a line
+
+
+def looks(*results: Result) -> dict[str, Look]:
+    """Say how rankings are shown: the paper's, those of these runs' own, the smallest set last."""
+    own = dict.fromkeys(name for result in results for name in result.run.config.rankings)
+    shown = {name: Look(NAMES[name], COLOURS[name], STYLES[name]) for name in NAMES}
+    last = {"minimal": shown.pop("minimal")}
+    turn = itertools.cycle(_OWN)
+    return shown | {name: Look(name, *next(turn)) for name in own} | last
 
 
 def draw_fractions(axes: Axes, result: Result) -> None:
@@ -59,11 +79,11 @@ def draw_fractions(axes: Axes, result: Result) -> None:
         Serrano and Smith 2019, figure 5; the smallest set is ours.
     """
     table = result.fractions()
-    rankings = [name for name in NAMES if (table["ranking"] == name).any()]
-    for place, ranking in enumerate(rankings):
+    rankings = {r: look for r, look in looks(result).items() if (table["ranking"] == r).any()}
+    for place, (ranking, look) in enumerate(rankings.items()):
         of_ranking = table[table["ranking"] == ranking]
         fractions = of_ranking["fraction"].dropna().to_numpy()
-        colour = COLOURS[ranking]
+        colour = look.colour
         if len(fractions):
             parts = axes.boxplot(
                 fractions,
@@ -86,7 +106,7 @@ def draw_fractions(axes: Axes, result: Result) -> None:
                 marks.set_rasterized(len(fractions) > _MANY)
         axes.text(place, 1.045, f"n={len(fractions):,}", ha="center", fontsize=7.6, color="#565e68")
     # The last space becomes a line break.
-    labels = ["\n".join(NAMES[ranking].rsplit(" ", 1)) for ranking in rankings]
+    labels = ["\n".join(look.name.rsplit(" ", 1)) for look in rankings.values()]
     axes.set_xticks(range(len(rankings)), labels, fontsize=8.6)
     axes.set_xlim(-0.6, len(rankings) - 0.4)
     axes.set_ylim(-0.02, 1.12)
@@ -151,7 +171,9 @@ def draw_gaps(axes: Axes, result: Result) -> None:
     minimal = table[(table["ranking"] == "minimal") & (table["first_flip"] > 0)]
     table = table[table["row"].isin(minimal.loc[choosable(minimal["fraction"]), "row"])]
     furthest = 2.0
-    for ranking in ("random", "attention", "gradient", "product"):
+    for ranking, look in looks(result).items():
+        if ranking == "minimal":
+            continue
         gaps = table.loc[table["ranking"] == ranking, "gap"]
         if gaps.empty:
             continue
@@ -163,10 +185,10 @@ def draw_gaps(axes: Axes, result: Result) -> None:
             np.concatenate([[1.0], finite]),
             np.concatenate([[0.0], share]),
             where="post",
-            color=COLOURS[ranking],
-            linestyle=STYLES[ranking],
+            color=look.colour,
+            linestyle=look.style,
             linewidth=1.9,
-            label=NAMES[ranking],
+            label=look.name,
         )
     axes.set_xscale("log")
     axes.set_xlim(0.96, furthest * 1.1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fastattnerase.report.figures import STYLE, add_legend, fitted
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.studies.serrano_smith.config import CELLS, RULES
-from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, STYLES, fill
+from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, fill, looks
 from fastattnerase.studies.serrano_smith.grid import Grid
 from fastattnerase.studies.serrano_smith.result import Result
 
@@ -155,7 +155,7 @@ def wilson(count: int, total: int, z: float = 1.959963984540054) -> tuple[float,
 def draw_curves(axes: Axes, result: Result) -> None:
     """Draw the share of decisions changed against the fraction erased: never-flipping included."""
     table = result.table("multi", ["ranking", "first_flip", "fraction"])
-    for ranking in NAMES:
+    for ranking, look in looks(result).items():
         of_ranking = table[table["ranking"] == ranking]
         if of_ranking.empty:
             continue
@@ -166,10 +166,10 @@ def draw_curves(axes: Axes, result: Result) -> None:
             np.concatenate([[0.0], fractions, [1.0]]),
             np.concatenate([[0.0], share, share[-1:] if len(share) else [0.0]]),
             where="post",
-            color=COLOURS[ranking],
-            linestyle=STYLES[ranking],
+            color=look.colour,
+            linestyle=look.style,
             linewidth=1.5,
-            label=NAMES[ranking],
+            label=look.name,
         )
     axes.set_xlim(0, 1)
     axes.set_ylim(-0.02, 1.02)  # a curve at 0 is seen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -133,8 +132,8 @@ def build(results: Sequence[Result], folder: Path) -> Path:
         corpora=_shown(paper_form["table-1"]),
         paper_figures=of_paper,
         better_figures=better,
-        names=figures.NAMES,
-        colours=figures.COLOURS,
+        names={ranking: look.name for ranking, look in figures.looks(*results).items()},
+        colours={ranking: look.colour for ranking, look in figures.looks(*results).items()},
         excluded=_EXCLUDED,
         random_item=_RANDOM_ITEM,
         single_rankings=SINGLE_RANKINGS,
@@ -172,7 +171,7 @@ def _model(result: Result) -> dict[str, Any]:
         "exhibits": [_exhibit(exhibit, result) for exhibit in result.exhibits],
         "settings": _flatten(
             {
-                "config": dataclasses.asdict(result.run.config),
+                "config": result.run.config.to_dict(),
                 "source": result.run.source,
                 "versions": result.run.versions,
                 "machine": result.run.machine,

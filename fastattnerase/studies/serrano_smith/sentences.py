@@ -239,7 +239,7 @@ def _why_not(result: Result) -> str:
     if not below:
         return ""
     counts = result.counts
-    names = [PHRASES[record.ranking] for record in below]
+    names = [PHRASES.get(record.ranking, record.ranking) for record in below]
     listed = names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
     text = f"Fewer than half of the decisions flip under {listed}. "
     same, analysed = counts.label_is_bias_label, counts.analysed

@@ -261,6 +261,7 @@ def _check_options(study: Study) -> None:
     from fastattnerase.data.word2vec import Word2VecConfig
     from fastattnerase.models import ModelConfig, TrainConfig
     from fastattnerase.models.build import build_model
+    from fastattnerase.rankings import resolve
 
     able = ["auto", *(name for name, reasons in backends().items() if not reasons)]
     if study.config().backend not in able:
@@ -268,6 +269,11 @@ def _check_options(study: Study) -> None:
             f"erase.backend is {study.config().backend!r}; one that can run here is needed: "
             f"{', '.join(able)}"
         )
+    for ranking in study.config().rankings:
+        try:
+            resolve(ranking)
+        except ValueError as error:
+            raise RunError(f"erase.{error}") from error
     kinds = {"model": ModelConfig, "training": TrainConfig}
 
     def check_layer(layer: Mapping[str, Any], place: str) -> None:

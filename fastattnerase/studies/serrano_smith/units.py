@@ -5,7 +5,6 @@ A unit is one stage of one corpus or model; the report is one for all.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -335,7 +334,7 @@ class SerranoSmith(Workspace):
     def _erase_state(self, corpus: CorpusSpec, model: str) -> dict[str, Any]:
         return {
             "before": self.digest(self._train_unit(corpus, model)),
-            "config": dataclasses.asdict(self.study.config()),
+            "config": self.study.config().to_dict(),
         }
 
     def _erase(
