@@ -90,8 +90,8 @@ def rank(
     Args:
         batch: B instances of T items in all.
         ranking: a name ("attention", "gradient", "product", "renormalized_gradient", "random",
-            "leave_one_out", "leave_one_out_drop", "greedy", "minimal"), or ranking scores [T],
-            any float type.
+            "leave_one_out", "leave_one_out_drop", "greedy", "minimal", one of your own, see
+            `register_ranking`, or "module:name"), or ranking scores [T], any float type.
         seed: of the ranking "random", 0 … 2^63 - 1.
         order: the number of the random order, 0 or more.
         backend: "auto" or the name of one; see `backends()`.
@@ -146,8 +146,8 @@ def erase_prefixes(
 
     Args:
         batch: B instances of T items in all.
-        rankings: names, orders int64 [T] (positions within the instance) or ranking scores [T] of
-            a float type; or one of them.
+        rankings: names (as of `rank`), orders int64 [T] (positions within the instance) or ranking
+            scores [T] of a float type; or one of them.
         curves: what to return for every prefix, of "js" and "kl" (divergence from the original
             distribution, natural logarithm), "label_prob", "mass", "decision", "logits".
         direction: "erase" the first k, or "keep" only them: the first flip is then the smallest
