@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 import fastattnerase as fae
+from fastattnerase.extras import needs
 from fastattnerase.statistics.bootstrap import UNDEFINED, Estimate, means, summarise
 from fastattnerase.statistics.paired import compare
 from fastattnerase.studies.serrano_smith.config import (
@@ -37,6 +37,9 @@ from fastattnerase.studies.serrano_smith.result import (
     choosable,
     without_never,
 )
+
+with needs("text"):
+    import pandas as pd
 
 _NEGATIVE = 1e-9  # smaller differences of two divergences are rounding
 

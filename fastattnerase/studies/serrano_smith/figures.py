@@ -9,13 +9,16 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from fastattnerase.extras import needs
 from fastattnerase.report.figures import PANEL, STYLE, add_legend, fitted
 from fastattnerase.studies.serrano_smith.result import Result, choosable
+
+with needs("report"):
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NAMES = {
     "random": "Random",

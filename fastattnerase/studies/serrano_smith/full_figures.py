@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
+from fastattnerase.extras import needs
 from fastattnerase.report.figures import STYLE, add_legend, fitted
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.studies.serrano_smith.config import CELLS, RULES
 from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, fill, looks
 from fastattnerase.studies.serrano_smith.grid import Grid
 from fastattnerase.studies.serrano_smith.result import Result
+
+with needs("report"):
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
 
 _BINS = 10  # of Δα
 _NEGATIVE = 1e-9

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from fastattnerase.extras import needs
 from fastattnerase.studies.serrano_smith.config import ASCENDING, SINGLE_RANKINGS
 from fastattnerase.studies.serrano_smith.result import Result
+
+with needs("report"):
+    import pandas as pd
 
 NEVER = -1
 _PLACES = {1: "highest", 2: "2nd_highest", -1: "lowest", -2: "2nd_lowest"}

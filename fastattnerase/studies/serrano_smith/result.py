@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from fastattnerase.extras import needs
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.studies.serrano_smith.config import FORMAT, KIND, Config
+
+with needs("text"):
+    import pandas as pd
 
 Floats = NDArray[np.float64]
 

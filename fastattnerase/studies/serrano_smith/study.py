@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fastattnerase.extras import needs
 from fastattnerase.runs.checked import check_table
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith.config import Config
@@ -19,7 +20,8 @@ from fastattnerase.studies.serrano_smith.config import Config
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    with needs("text"):
+        import tomli as tomllib
 
 MODELS = tuple(kind + encoder for kind in ("HAN", "FLAN") for encoder in ("rnn", "conv", "noenc"))
 _MODEL = re.compile(r"(HAN|FLAN)(rnn|conv|noenc)")

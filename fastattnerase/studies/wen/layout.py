@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter, methodcaller
 from typing import Any, Generic, TypeVar
 
-import pandas as pd
-
+from fastattnerase.extras import needs
 from fastattnerase.studies.wen.claims import Claim
 from fastattnerase.studies.wen.options import ATTENTIONS
 from fastattnerase.studies.wen.rows import (
@@ -28,6 +27,9 @@ from fastattnerase.studies.wen.rows import (
     TauName,
 )
 from fastattnerase.studies.wen.tables import Tables
+
+with needs("report"):
+    import pandas as pd
 
 Row = TypeVar("Row")
 Columns = dict[str, Callable[[Row], Any]]
