@@ -35,27 +35,27 @@ def check_table(kind: type, values: Any, place: str = "") -> None:
         ...     random_orders: int = 1
         >>> check_table(Options, {"random_orders": "two"}, "erase")
         Traceback (most recent call last):
-        fastattnerase.runs.rundir.RunError: erase.random_orders is 'two'; a whole number is \
-needed
+        fastattnerase.runs.rundir.RunError: erase.random_orders: given 'two', needed a \
+whole number
     """
     if not isinstance(values, Mapping):
-        raise RunError(f"{place} is {values!r}; a table is needed")
+        raise RunError(f"{place}: given {values!r}, needed a table")
     hints = get_type_hints(kind)
     unknown = sorted(set(values) - set(hints))
     if unknown:
         raise RunError(
-            f"{place}{': ' if place else ''}unknown {', '.join(map(repr, unknown))}; known are "
+            f"{place or 'keys'}: given {', '.join(map(repr, unknown))}, needed some of "
             f"{', '.join(hints)}"
         )
     for key, value in values.items():
         if not _fits(value, hints[key]):
             name = f"{place}.{key}" if place else key
-            raise RunError(f"{name} is {value!r}; {_needed(hints[key])} is needed")
+            raise RunError(f"{name}: given {value!r}, needed {_needed(hints[key])}")
     for field in dataclasses.fields(kind):
         required = field.default is field.default_factory is dataclasses.MISSING
         if required and field.name not in values:
             name = f"{place}.{field.name}" if place else field.name
-            raise RunError(f"{name} is missing; {_needed(hints[field.name])} is needed")
+            raise RunError(f"{name}: given nothing, needed {_needed(hints[field.name])}")
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -40,7 +40,7 @@ def original_study(data_root: Path, style: str) -> Study:
     from fastattnerase.studies.serrano_smith.presets import STYLES, Style, corpus_config, preset
 
     if style not in STYLES:
-        raise RunError(f"--preset is {style!r}; {' or '.join(STYLES)} is needed")
+        raise RunError(f"--preset: given {style!r}, needed {' or '.join(STYLES)}")
     chosen: Style = "code" if style == "code" else "paper"
     corpora, missing = [], []
     for data_set, name in PAPER_NAMES.items():

@@ -180,9 +180,9 @@ def preset(name: str, *, style: Style = "paper", seed: int | None = None) -> Pre
         1.0
     """
     if name not in PRESETS:
-        raise ModelError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}")
+        raise ModelError(f"preset: given {name!r}, needed one of {', '.join(PRESETS)}")
     if style not in STYLES:
-        raise ModelError(f"style: got {style!r}; paper or code is needed")
+        raise ModelError(f"style: given {style!r}, needed paper or code")
     data_set, _, model = name.partition("-")
     kind = next(kind for kind in KINDS if model.startswith(kind))
     encoder = model.removeprefix(kind)
@@ -352,13 +352,13 @@ def corpus_config(
         'independent'
     """
     if data_set not in _SOURCES:
-        raise DataError(f"data_set: got {data_set!r}; one of {', '.join(_SOURCES)} is needed")
+        raise DataError(f"data_set: given {data_set!r}, needed one of {', '.join(_SOURCES)}")
     if style not in STYLES:
-        raise DataError(f"style: got {style!r}; paper or code is needed")
+        raise DataError(f"style: given {style!r}, needed paper or code")
     sources = _SOURCES[data_set]
     if source is not None and source not in sources:
         raise DataError(
-            f"source: got {source!r}; for {data_set}, one of {', '.join(sources)} is needed"
+            f"source: given {source!r}, needed one of {', '.join(sources)} for {data_set}"
         )
     order = list(sources) if source is None else [source]
     if style == "code" and source is None and data_set == "yahoo":

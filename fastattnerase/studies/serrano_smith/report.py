@@ -91,10 +91,10 @@ def build(results: Sequence[Result], folder: Path) -> Path:
     """
     names = [result.run.name for result in results]
     if not names:
-        raise RunError("no runs to report on")
+        raise RunError("runs: given none, needed at least one to report on")
     if len(set(names)) < len(names):
         raise RunError(
-            f"runs of a report need distinct names (erase --name), given: {', '.join(names)}"
+            f"names of runs: given {', '.join(names)}, needed distinct ones (erase --name)"
         )
     for part in ("figures", "tables", "paper"):
         (folder / part).mkdir(parents=True, exist_ok=True)

@@ -388,7 +388,7 @@ run.json
     run, result = rundir.finished(folder, kind=KIND, again="the same `fastattnerase erase` command")
     if run.get("format") != FORMAT:
         raise rundir.RunError(
-            f"{folder} was written in format {run.get('format')}, needed is {FORMAT}; erase again "
+            f"{folder}: given a run of format {run.get('format')}, needed {FORMAT}; erase again "
             "into another directory"
         )
     aggregates = read_record(Aggregates, result, folder / rundir.RESULT)

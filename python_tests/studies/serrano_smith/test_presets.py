@@ -101,15 +101,15 @@ def test_code_style(name: str) -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(ModelError, match="unknown preset 'yahoo-rnn'; known: yahoo-hanrnn, "):
+    with pytest.raises(ModelError, match="preset: given 'yahoo-rnn', needed one of yahoo-hanrnn, "):
         preset("yahoo-rnn")
-    with pytest.raises(ModelError, match="style: got 'old'"):
+    with pytest.raises(ModelError, match="style: given 'old'"):
         preset("yahoo-hanrnn", style="old")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="data_set: got 'sst'"):
+    with pytest.raises(DataError, match="data_set: given 'sst'"):
         corpus_config("sst", ".")
-    with pytest.raises(DataError, match="style: got 'old'"):
+    with pytest.raises(DataError, match="style: given 'old'"):
         corpus_config("imdb", ".", style="old")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="source: got 'xml'; for imdb, one of json is needed"):
+    with pytest.raises(DataError, match="source: given 'xml', needed one of json for imdb"):
         corpus_config("imdb", ".", source="xml")
 
 
