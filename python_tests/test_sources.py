@@ -175,7 +175,7 @@ def test_mistakes_are_found_in_any_piece(tmp_path: Path, monkeypatch: pytest.Mon
     for changes, message in (
         ({"weights": torch.tensor([0.5, 0.5, 0.2, 0.3, 0.5, -1.0])}, "item 0 of instance 3"),
         ({"labels": torch.tensor([0, 1, 2, 3])}, "labels: given 3 for instance 3"),
-        ({"logits": torch.tensor([[0.0] * 3] * 3 + [[NAN] * 3])}, "logits of instance 3 hold"),
+        ({"logits": torch.tensor([[0.0] * 3] * 3 + [[NAN] * 3])}, "given NaN for instance 3"),
     ):
         path = write(tmp_path / "x.safetensors", **changes)
         with pytest.raises(RunError, match=message):
