@@ -192,6 +192,7 @@ def measure(
 
 
 def _measure(ranked: RankedStates, config: Config) -> Measurement:
+    """Measure grouped states."""
     choice = choose_ranks(ranked, config)
     k = choice.ranks
     used = ranked.lengths >= (k if config.instances == "all_ranks" else 1)  # [n]
@@ -297,6 +298,7 @@ def _interval(sample: Floats, confidence: float) -> tuple[float, float, float]:
 
 
 def _frame(content: dict[str, Any] | list[dict[str, Any]]) -> pd.DataFrame:
+    """Make a data frame of columns or of rows."""
     with needs("text"):
         import pandas as pd
     return pd.DataFrame(content)
@@ -456,6 +458,7 @@ def _correlations(
 def _correlate(
     statistic: str, information: Floats, order: Floats, attention: Floats
 ) -> Correlation:
+    """Compute one rank correlation of information with attention."""
     if statistic == "kendall":
         found = kendall_tau(information, order)
     else:

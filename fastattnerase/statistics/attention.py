@@ -1,4 +1,4 @@
-"""Weights of attention, and how concentrated distributions are and how far apart; float64, nats."""
+"""Attention weights, and entropy and divergences of distributions; float64, in nats."""
 
 from __future__ import annotations
 

@@ -61,6 +61,7 @@ def figures(tables: Tables, titles: dict[str, str]) -> Iterator[tuple[str, Figur
 
 
 def _is_normal(cell: Cell) -> bool:
+    """Say whether a cell's model is a normal one with softmax."""
     return cell.variant == "normal" and cell.mechanism == "softmax"
 
 

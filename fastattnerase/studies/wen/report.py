@@ -141,6 +141,7 @@ def _options(workspace: Wen) -> list[tuple[str, str]]:
 
 
 def _claim(claim: Claim) -> dict[str, str]:
+    """Write a statement and its verdict for the page."""
     verdict = {"yes": "agrees", "partly": "partly", "no": "disagrees", "": "no verdict"}
     cases = f"{claim.held} of {claim.cases}" if claim.cases else ""
     return {
