@@ -119,6 +119,7 @@ class ModelSource:
 
     def select(self, rows: list[int]) -> Iterator[Chunk]:
         """Yield the documents of these numbers."""
+        # Only here: tensors need no texts.
         from fastattnerase.data import Dataset
 
         return self._chunks(Dataset([self.dataset[row] for row in rows]))

@@ -469,7 +469,7 @@ class TestMistakes:
 
     def test_a_file_that_is_no_tensors(self, tmp_path: Path) -> None:
         (tmp_path / "x").write_text("hello")
-        assert "not a safetensors file" in one_line("erase", "--tensors", tmp_path / "x")
+        assert "given no safetensors file" in one_line("erase", "--tensors", tmp_path / "x")
 
     def test_no_run(self, tmp_path: Path) -> None:
         assert "not a run directory" in one_line("report", tmp_path)
@@ -540,7 +540,7 @@ def test_mistakes_in_reproducing(tmp_path: Path) -> None:
     )
     assert "which is no folder" in one_line(*command[:3], tmp_path / "absent")
     assert "no corpus yahoo" in one_line(*command)  # none of the four is there
-    assert "--preset is 'both'" in one_line(*command, "--preset", "both")
+    assert "--preset: given 'both'" in one_line(*command, "--preset", "both")
     study = write_small_study(tmp_path)
     line = one_line(*command, "--study", study, "--preset", "nope")
     assert "--preset: given with --study, needed without it" in line

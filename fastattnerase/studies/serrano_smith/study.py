@@ -259,6 +259,7 @@ def read_study(path: Path) -> Study:
 
 def _check_options(study: Study) -> None:
     """Check all options of data, models and training now, not at their stage."""
+    # Only here: a report knows studies, and needs neither texts nor models.
     from fastattnerase import backends
     from fastattnerase.data import DataConfig
     from fastattnerase.data.vocabulary import Vocabulary
