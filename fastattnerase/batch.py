@@ -101,7 +101,7 @@ class AttentionBatch:
         self.ids = ids.contiguous()  # [B]
         self.is_scores = scores is not None
         self.head = head
-        self._rows = rows  # [B], what a callable head is told
+        self._rows = rows  # [B], a callable head's second argument
         self._positions: Tensor | None = None  # [T]; None: 0 … n_b - 1
         self._width: int | None = None  # columns of the padded form
         several = values.ndim == 3
@@ -212,8 +212,8 @@ class AttentionBatch:
         """Join batches of one model: same head, all with scores or all with weights.
 
         Args:
-            batches: at least one; ids are kept, so choose them apart where random orders shall
-                differ.
+            batches: at least one; ids are kept, so they must be distinct where random orders are
+                to differ.
 
         Raises:
             ValueError: where heads, sizes, dtypes, devices or scores and weights differ.
@@ -406,7 +406,7 @@ class AttentionBatch:
         """C of a linear head."""
         if self._head_weight is None:
             raise ValueError(
-                "num_classes: given a callable head, needed a linear one: only its logits tell"
+                "num_classes: given a callable head, needed a linear one: only its logits show C"
             )
         return self._head_weight.shape[0]
 
