@@ -30,6 +30,7 @@ from fastattnerase.data import DataConfig
 from fastattnerase.data.word2vec import Word2VecConfig
 from fastattnerase.models import ModelConfig, TrainConfig
 from fastattnerase.runs.rundir import PartialTables
+from fastattnerase.studies import STUDIES
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.serrano_smith.instance_tables import SCHEMAS
@@ -545,7 +546,7 @@ def test_mistakes_in_reproducing(tmp_path: Path) -> None:
     line = one_line(*command, "--study", study, "--preset", "nope")
     assert "--preset: given with --study, needed without it" in line
     line = one_line(*command, "--study", study, "--only", "yelp", "--out", tmp_path / "out")
-    assert "names nothing" in line
+    assert "--only: given 'yelp', needed what names some of" in line
 
 
 def test_the_example_study_is_one_and_shows_all_keys(tmp_path: Path) -> None:
@@ -559,7 +560,7 @@ def test_the_example_study_is_one_and_shows_all_keys(tmp_path: Path) -> None:
 
 
 COMMANDS = ["demo", "train", "erase", "measure", "report", "export", "info"]
-COMMANDS += ["reproduce serrano-smith", "reproduce wen"]
+COMMANDS += [f"reproduce {study.name}" for study in STUDIES]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
