@@ -192,12 +192,20 @@ def test_binary_head_is_the_sigmoid_model():
         (ValueError, {"values": torch.ones(5)}, "values: given [5], needed [T, D] or [T, H, D]"),
         (TypeError, {"offsets": torch.tensor([0, 2, 2, 5]).int()}, "offsets: given torch.int32"),
         (ValueError, {"offsets": torch.zeros(0).long()}, "offsets: given [0], needed [B + 1]"),
-        (ValueError, {"offsets": torch.tensor([1, 2, 2, 5])}, "offsets: the first is 1"),
-        (ValueError, {"offsets": torch.tensor([0, 2, 2, 6])}, "offsets: the last is 6"),
+        (
+            ValueError,
+            {"offsets": torch.tensor([1, 2, 2, 5])},
+            "offsets: given 1 as the first, needed 0",
+        ),
+        (
+            ValueError,
+            {"offsets": torch.tensor([0, 2, 2, 6])},
+            "offsets: given 6 as the last, needed the number",
+        ),
         (
             ValueError,
             {"offsets": torch.tensor([0, 3, 2, 5])},
-            "offsets: decrease at instance 1, from 3 to 2",
+            "offsets: given 3 and then 2 for instance 1, needed",
         ),
         (ValueError, {"weights": torch.ones(5)}, "scores, weights: given both"),
         (ValueError, {"scores": None}, "scores, weights: given neither"),
