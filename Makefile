@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip
 NATIVE := CMakeLists.txt pyproject.toml constraints.txt $(shell find csrc kernels/cuda -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint format sanitize sanitize-short bench-smoke bench gpu-check wheel clean
+.PHONY: help demo test test-long test-fast lint format sanitize sanitize-short bench-smoke bench gpu-check wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -31,11 +31,17 @@ $(VENV)/.dev: $(BIN)/python $(NATIVE)
 demo: $(VENV)/.run  ## train a small model on real sentences, erase, and write the report
 	$(BIN)/fastattnerase demo
 
-test: $(VENV)/.test build/emu/.built  ## run every test, on every backend that can run here
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+# DURATIONS=1 prints the processor time of each file and test function.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadgroup $(if $(DURATIONS),--durations-by-file)
+
+test: $(VENV)/.test build/emu/.built  ## the tests, on every backend that can run here
+	$(PYTEST) -m "not long"
+
+test-long: $(VENV)/.test build/emu/.built  ## the tests that `make test` leaves to CI
+	$(PYTEST) -m long
 
 test-fast: $(VENV)/.test  ## the tests without the cross-backend contract suite
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --ignore=python_tests/contract --ignore=python_tests/cuda --ignore=python_tests/triton
+	$(PYTEST) -m "not long" --ignore=python_tests/contract --ignore=python_tests/cuda --ignore=python_tests/triton
 
 # The CUDA kernels on the host emulator, built before the test processes that share it.
 build/emu/.built: $(VENV)/.test

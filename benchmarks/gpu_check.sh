@@ -111,12 +111,7 @@ contract() {
       set -o pipefail
       OMP_NUM_THREADS=1 "$python" -c '
 import sys, fastattnerase, pytest
-part, parts, *arguments = sys.argv[1:]
-class Part:
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items):
-        items[:] = items[int(part)::int(parts)]
-sys.exit(pytest.main(arguments, plugins=[Part()]))' $part "$2" \
+sys.exit(pytest.main(sys.argv[1:]))' --shard "$((part + 1))/$2" \
         --import-mode=append --rootdir "$root" -c "$root/pyproject.toml" -v --tb=short --maxfail=10 \
         -o "cache_dir=$work/cache-$1-$part" $gpu --backends "$1" "$root/python_tests/contract" 2>&1 |
         sed -u "s/^/[$part] /"

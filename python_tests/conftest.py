@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 import torch
@@ -14,7 +17,7 @@ if not GPU:
     os.environ["TRITON_INTERPRET"] = "1"
 
 from contract import runners  # noqa: E402
-from contract.cases import CAPS, Caps, chosen, within  # noqa: E402
+from contract.cases import CAPS, CASES, Caps, chosen, within  # noqa: E402
 from contract.harness import Runner  # noqa: E402
 from contract.tally import ABSENT, Tally, counted  # noqa: E402
 
@@ -27,12 +30,15 @@ MUST = [name for name in os.environ.get("FASTATTNERASE_TEST_REQUIRE", "").split(
 
 _tally = Tally(pinned=runners.REFUSALS)
 _skips: list[str] = []  # of tests of no backend, and others than refusals and absences
+_processor: dict[str, float] = {}  # seconds by test
 _whole = False
+_BEFORE = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fastattnerase")
     group.addoption("--gpu", action="store_true", help="fail where no GPU is found")
+    group.addoption("--durations-by-file", action="store_true", help="processor time, summed")
     group.addoption("--shard", default="1/1", help="i/n: every n-th test from the i-th on")
     group.addoption("--backends", default="", help="comma list of backends, default all that must")
 
@@ -41,6 +47,11 @@ def pytest_configure(config: pytest.Config) -> None:
     global _whole
     if config.getoption("--gpu") and not GPU:
         raise pytest.UsageError("--gpu: torch finds no GPU")
+    if lost := set(MUST) - set(runners.required(GPU)):
+        raise pytest.UsageError(
+            f"FASTATTNERASE_TEST_REQUIRE: given {', '.join(sorted(lost))}, "
+            f"needed backends of this build: {', '.join(runners.required(GPU))}"
+        )
     named = config.getoption("--backends")
     _tally.required[:] = named.split(",") if named else runners.required(GPU)
     config.addinivalue_line("markers", "long: runs in `make test-long` and CI, not in `make test`")
@@ -65,15 +76,47 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("runner", "case"), pairs, indirect=["runner"])
     elif "runner" in metafunc.fixturenames:
         metafunc.parametrize("runner", _tally.required, indirect=True)
-    elif "variant" in metafunc.fixturenames:
-        metafunc.parametrize("variant", _C.cpu_variants_built(), indirect=True)
+    elif "cpu_variant" in metafunc.fixturenames:
+        metafunc.parametrize("cpu_variant", _C.cpu_variants_built(), indirect=True)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mine, shards = map(int, config.getoption("--shard").split("/"))
     if not 1 <= mine <= shards:
         raise pytest.UsageError(f"--shard: given {mine}/{shards}, needed i/n with 1 <= i <= n")
+    _leave_to_the_long_stage(items)
     items[:] = items[mine - 1 :: shards]
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
+        if group := _group(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _leave_to_the_long_stage(items: list[pytest.Item]) -> None:
+    """Of the interpreter's contract tests, keep the first of a function and every third."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        parameters = getattr(item, "callspec", None) and item.callspec.params
+        if GPU or not parameters or parameters.get("runner") != "triton":
+            continue
+        case = CASES.get(parameters.get("case", ""))
+        if case and case.heads > 1:
+            continue  # refused, and counted
+        function = item.nodeid.split("[")[0]
+        if seen[function] % 3:
+            item.add_marker(pytest.mark.long)
+        seen[function] += 1
+
+
+def _group(item: pytest.Item) -> str:
+    """Tests that share what one process makes: a case's oracle, a fixture of a whole file."""
+    parameters = getattr(item, "callspec", None) and item.callspec.params
+    if parameters and "case" in parameters and "runner" in parameters:
+        return f"case {parameters['case']}"
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    if any(fixture[-1].scope == "module" for fixture in fixtures):
+        return item.nodeid.split("::")[0]
+    return ""
 
 
 @pytest.fixture
@@ -84,7 +127,7 @@ def runner(request: pytest.FixtureRequest) -> Runner:
 
 
 @pytest.fixture
-def variant(request: pytest.FixtureRequest) -> str:
+def cpu_variant(request: pytest.FixtureRequest) -> str:
     """One instruction-set variant of the CPU engine."""
     _here(request.node, f"cpu-{request.param}")
     return request.param
@@ -94,7 +137,7 @@ def _here(item: pytest.Item, backend: str) -> None:
     """Count the test as one of the backend; skip it where the processor lacks the variant."""
     item.user_properties.append(("backend", backend))
     if runners.absent(backend):
-        if {backend, backend.removeprefix("cpu-")} & set(MUST):
+        if backend in MUST:
             pytest.fail(f"{backend}: {ABSENT}, but FASTATTNERASE_TEST_REQUIRE names it")
         item.user_properties.append(("not_run", ABSENT))
         pytest.skip(f"{backend}: {ABSENT}")
@@ -105,6 +148,20 @@ def _seeds() -> None:
     """A known random state, and one thread unless a test sets more: the problems are small."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def undrawn_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are saved but not drawn: for tests of what stands around them."""
+    from matplotlib.figure import Figure
+
+    def save(figure: Figure, target: Path | TextIO, **options: object) -> None:
+        if isinstance(target, Path):
+            target.write_text("not drawn")
+        else:
+            target.write('<svg width="1pt" height="1pt"></svg>')
+
+    monkeypatch.setattr(Figure, "savefig", save)
 
 
 @pytest.fixture
@@ -127,7 +184,28 @@ def _poisoning(function):
     return poisoned
 
 
+def _processor_time() -> float:
+    """Seconds of this process and its ended children: the same on a busy machine."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    item.stash[_BEFORE] = _processor_time()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("processor", _processor_time() - item.stash[_BEFORE]))
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "teardown":
+        _processor[report.nodeid] = dict(report.user_properties).get("processor", 0.0)
     if report.when != "call" and not report.skipped:
         return
     properties = dict(report.user_properties)
@@ -158,7 +236,15 @@ def _not_run() -> list[str]:
     return [*_tally.not_run(), *(capped if _whole else ()), *counted(_skips)]
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    if terminalreporter.config.getoption("--durations-by-file"):
+        terminalreporter.section("processor time")
+        for line in (
+            *_summed(lambda test: "all tests", 1),
+            *_summed(lambda test: test.split("::")[0], 200),
+            *_summed(lambda test: test.split("[")[0], 100),
+        ):
+            terminalreporter.write_line(line)
     if not _tally.ran and not _whole:
         return
     terminalreporter.section("tests per backend")
@@ -167,5 +253,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("what did not run")
     for line in _not_run():
         terminalreporter.write_line(line)
-    for fault in _tally.faults() if _whole else ():
+    ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    whole = _whole and ended and not terminalreporter.config.option.collectonly
+    for fault in _tally.faults() if whole else ():
         terminalreporter.write_line(f"THE RUN FAILS: {fault}")
+
+
+def _summed(key: Callable[[str], str], most: int) -> list[str]:
+    """Processor times summed by what `key` makes of a test's name, the longest first."""
+    sums: Counter[str] = Counter()
+    for test, seconds in _processor.items():
+        sums[key(test)] += seconds  # type: ignore[assignment]
+    return [f"{seconds:8.1f} s  {name}" for name, seconds in sums.most_common(most)]

@@ -21,11 +21,11 @@ class ReferenceBackend:
     devices = ("cpu", "cuda", "mps", "xpu")
 
     def unavailable(self) -> list[str]:
-        """Give no reason: it runs wherever torch does."""
+        """It runs wherever torch does."""
         return []
 
     def unsupported(self, problem: Problem) -> list[str]:
-        """Give no reason: it takes every problem."""
+        """It takes every problem."""
         return []
 
     def sweep(self, problem: Problem, out: Outputs) -> None:

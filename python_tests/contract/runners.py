@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from contract.harness import Runner
+from contract.interpreter import quicken
 from fastattnerase import _C
 from fastattnerase.backends import choose, register
 from fastattnerase.backends.cpu import CpuBackend
@@ -46,7 +47,9 @@ def absent(name: str) -> bool:
 def load(name: str, gpu: bool) -> Runner:
     """Load and register a backend; one that cannot run fails the test that wants it, saying why."""
     device = "cuda" if gpu and name in ("cuda", "triton") else "cpu"
-    if name.startswith("cpu-"):
+    if name == "triton" and device == "cpu":
+        quicken()
+    elif name.startswith("cpu-"):
         register(CpuBackend(name, variant=name.removeprefix("cpu-")))
     elif name == "cuda-emulated":
         path = Path(__file__).parents[1] / "cuda" / "emulator.py"

@@ -17,6 +17,7 @@ from pathlib import Path
 import emulator
 import pytest
 
+pytestmark = pytest.mark.long
 CUDA = emulator.ROOT / "kernels" / "cuda"
 BUDGETS = json.loads((CUDA / "budgets.json").read_text())
 FLAGS = ["-std=c++20", "-O3", "-fmad=false", "--expt-relaxed-constexpr", "--expt-extended-lambda"]

@@ -55,6 +55,8 @@ def test_an_unknown_order_is_refused(emu):
         emu.set_schedule("sideways")
 
 
+@pytest.mark.long
+@pytest.mark.long
 def test_paths_under_sanitizers():
     """All results on all paths, orders and offsets that make no sense, in a process of its own."""
     compiler = shutil.which("c++") or "c++"

@@ -1,6 +1,7 @@
 // A native test for the sanitizers: sweeps and pooled prefixes of a ragged batch on several
 // threads, from several callers at once, must equal what one thread computes, bit for bit, in every
 // variant.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -76,9 +77,9 @@ std::vector<std::int64_t> sweep(const Batch& b, std::int32_t threads, bool every
   p.num_orders = 1;
   p.validate = 1;
   p.num_threads = threads;
-  std::vector<std::int64_t> results(static_cast<std::size_t>(b.B() * (2 + b.C) + 3 * b.R * b.B() +
-                                                             b.R * b.T() + 6 * points +
-                                                             points * b.C + 6 * b.T() + b.T() * b.H + 2 * b.B() + b.B() * b.C));
+  std::vector<std::int64_t> results(
+      static_cast<std::size_t>(b.B() * (2 + b.C) + 3 * b.R * b.B() + b.R * b.T() + 6 * points +
+                               points * b.C + 6 * b.T() + b.T() * b.H + 2 * b.B() + b.B() * b.C));
   std::int64_t* at = results.data();
   const auto take = [&](std::int64_t count) {
     std::int64_t* const from = at;
@@ -178,7 +179,12 @@ void check(const Batch& b, const std::string& what) {
 int main() {
   const std::vector<std::int64_t> ragged = {0,  1,  2,  7,  8,   9,   15,  16, 17,
                                             31, 33, 64, 65, 127, 129, 300, 513};
-  for (const std::string& variant : fae::cpu::variants()) {
+  for (const std::string& variant : fae::cpu::variants_built()) {
+    const std::vector<std::string> here = fae::cpu::variants();
+    if (std::find(here.begin(), here.end(), variant) == here.end()) {
+      std::printf("not run: cpu-%s: built, not on this machine\n", variant.c_str());
+      continue;
+    }
     expect(fae::cpu::select_variant(variant), variant);
     std::vector<std::int64_t> many = ragged;
     for (int k = 0; k < 3; ++k) many.insert(many.end(), ragged.begin(), ragged.end());

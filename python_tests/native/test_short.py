@@ -64,14 +64,14 @@ def swept(problem: fae.AttentionBatch, variant: str, orders: int = 1) -> dict[st
 
 @pytest.mark.parametrize("scores", [True, False])
 @pytest.mark.parametrize("classes", CLASSES)
-def test_short_instances_equal_the_baseline(variant: str, classes: int, scores: bool) -> None:
+def test_short_instances_equal_the_baseline(cpu_variant: str, classes: int, scores: bool) -> None:
     problem = batch(classes, scores, seed=classes)
     lengths = problem.offsets.diff()
     want = swept(problem, "baseline", orders=3)
     assert (want["first_flip"] > 0).any()
     assert (want["first_flip"] < 0).any()
     assert (want["minimal size"] > 0).any()
-    got = swept(problem, variant, orders=3)
+    got = swept(problem, cpu_variant, orders=3)
     clear = (want["status"] | got["status"]) & NEAR_TIE == 0
     assert (~clear).sum() <= 1
     own = torch.repeat_interleave(clear, lengths)
@@ -96,12 +96,12 @@ def test_short_instances_equal_the_baseline(variant: str, classes: int, scores: 
 
 
 @pytest.mark.parametrize("classes", [5, 16])
-def test_short_instances_do_not_depend_on_their_neighbours(variant: str, classes: int) -> None:
+def test_short_instances_do_not_depend_on_their_neighbours(cpu_variant: str, classes: int) -> None:
     problem = batch(classes, True, seed=classes + 100)
     B = len(problem)
     backwards = fae.AttentionBatch.cat([problem[b : b + 1] for b in reversed(range(B))])
-    together = swept(problem, variant)
-    for key, alone in swept(backwards, variant).items():
+    together = swept(problem, cpu_variant)
+    for key, alone in swept(backwards, cpu_variant).items():
         whole = together[key]
         if key == "probabilities" or alone.shape[-1] == B:
             turned = alone.flip(0) if key == "probabilities" else alone.flip(-1)
@@ -109,10 +109,10 @@ def test_short_instances_do_not_depend_on_their_neighbours(variant: str, classes
             extra = int(alone.shape[-1] != problem.offsets[-1])
             sizes = (backwards.offsets.diff() + extra).tolist()
             turned = torch.cat(alone.split(sizes, dim=-1)[::-1], dim=-1)
-        assert torch.equal(turned.nan_to_num(-7), whole.nan_to_num(-7)), (variant, key)
+        assert torch.equal(turned.nan_to_num(-7), whole.nan_to_num(-7)), (cpu_variant, key)
 
 
-def test_equal_items_keep_their_positions(variant: str) -> None:
+def test_equal_items_keep_their_positions(cpu_variant: str) -> None:
     lengths = torch.arange(1, 17)
     items = int(lengths.sum())
     problem = fae.AttentionBatch(
@@ -123,9 +123,9 @@ def test_equal_items_keep_their_positions(variant: str) -> None:
         head_bias=torch.tensor([0.0, 0.25]),
     )
     positions = torch.cat([torch.arange(int(n)) for n in lengths])
-    got = swept(problem, variant)
+    got = swept(problem, cpu_variant)
     for key in ("order attention", "order gradient", "order product", "minimal order"):
-        assert torch.equal(got[key], positions), (variant, key)
+        assert torch.equal(got[key], positions), (cpu_variant, key)
     # Every survivor is for class 0 by 1 - 0.75; the bias alone, once all are erased, for 1.
     assert torch.equal(got["label"], torch.zeros(16, dtype=torch.int64))
     assert torch.equal(got["first_flip"], lengths.expand(4, 16))

@@ -26,7 +26,9 @@ def batch() -> fae.AttentionBatch:
 
 
 @pytest.mark.parametrize("keys", ["spread", "equal", "close"])
-def test_every_length_is_sorted_exactly(batch: fae.AttentionBatch, variant: str, keys: str) -> None:
+def test_every_length_is_sorted_exactly(
+    batch: fae.AttentionBatch, cpu_variant: str, keys: str
+) -> None:
     """Against a stable argsort."""
     generator = torch.Generator().manual_seed(0)
     if keys == "equal":
@@ -35,8 +37,8 @@ def test_every_length_is_sorted_exactly(batch: fae.AttentionBatch, variant: str,
         given = torch.randn(ITEMS, generator=generator)
         if keys == "close":  # closer than the leading bits that the networks compare
             given = 1 + 1e-6 * given
-    register(CpuBackend(f"native-{variant}", variant))
-    order = fae.rank(batch, given, backend=f"native-{variant}")
+    register(CpuBackend(f"native-{cpu_variant}", cpu_variant))
+    order = fae.rank(batch, given, backend=f"native-{cpu_variant}")
     for length, begin in zip(LENGTHS.tolist(), OFFSETS.tolist(), strict=False):
         part = given[begin : begin + length]
         assert torch.equal(

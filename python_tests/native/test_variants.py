@@ -84,7 +84,7 @@ def test_there_is_a_baseline_and_the_fastest_is_first() -> None:
     ],
 )
 def test_variants_decide_the_same(
-    variant: str, classes: int, width: int, dtype: torch.dtype, scores: bool
+    cpu_variant: str, classes: int, width: int, dtype: torch.dtype, scores: bool
 ) -> None:
     problem = batch(classes, width, dtype, scores)
     names = ("attention", "gradient", "product", "random", "renormalized_gradient", "minimal")
@@ -96,9 +96,9 @@ def test_variants_decide_the_same(
     assert (want.prefixes.first_flip < 0).any()
     assert want.single is not None
     assert want.minimal is not None
-    register(CpuBackend(f"native-{variant}", variant))
-    short = fae.erase_prefixes(problem, names[:4], backend=f"native-{variant}")
-    other = fae.sweep(problem, orders, curves=curves, backend=f"native-{variant}")
+    register(CpuBackend(f"native-{cpu_variant}", cpu_variant))
+    short = fae.erase_prefixes(problem, names[:4], backend=f"native-{cpu_variant}")
+    other = fae.sweep(problem, orders, curves=curves, backend=f"native-{cpu_variant}")
     near = (want.prefixes.status | other.prefixes.status) & NEAR_TIE != 0
     assert near.sum() <= 2
     clear = ~near
@@ -123,20 +123,20 @@ def test_variants_decide_the_same(
     assert torch.equal(short.first_flip[3, clear], want.prefixes.first_flip[random, clear])
 
 
-def test_results_do_not_depend_on_threads_or_neighbours(variant: str) -> None:
+def test_results_do_not_depend_on_threads_or_neighbours(cpu_variant: str) -> None:
     problem = batch(10, 100, torch.float32, True)
     names = ("attention", "gradient", "product", "random")
     before = torch.get_num_threads()
-    register(CpuBackend(f"native-{variant}", variant))
+    register(CpuBackend(f"native-{cpu_variant}", cpu_variant))
     runs = []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            runs.append(fae.sweep(problem, names, curves=("js",), backend=f"native-{variant}"))
+            runs.append(fae.sweep(problem, names, curves=("js",), backend=f"native-{cpu_variant}"))
     finally:
         torch.set_num_threads(before)
     parts = [
-        fae.sweep(problem[b : b + 1], names, curves=("js",), backend=f"native-{variant}")
+        fae.sweep(problem[b : b + 1], names, curves=("js",), backend=f"native-{cpu_variant}")
         for b in range(len(problem))
     ]
     for run in runs[1:]:

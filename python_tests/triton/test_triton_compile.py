@@ -12,6 +12,7 @@ from pkgutil import iter_modules
 
 import pytest
 
+pytestmark = pytest.mark.long
 KERNELS = import_module("fastattnerase.kernels.triton")
 # Why a kernel leaves more than half of a multiprocessor's warps unused.
 REASONS = json.loads(

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from fastattnerase.extras import needs
+import pyarrow as pa
+
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import to_json
 from fastattnerase.sources import Source
@@ -21,9 +22,6 @@ from fastattnerase.studies.serrano_smith.config import FORMAT, KIND, Config
 from fastattnerase.studies.serrano_smith.erasure import head_bias, measure
 from fastattnerase.studies.serrano_smith.instance_tables import SCHEMAS
 from fastattnerase.studies.serrano_smith.result import Head, Result, load
-
-with needs("text"):
-    import pyarrow as pa
 
 _PART = 2048  # instances in one part of the tables, and at most one more batch
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fastattnerase.extras import needs
+import pandas as pd
+
 from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.study import MODELS
-
-with needs("report"):
-    import pandas as pd
 
 
 @dataclass(frozen=True)

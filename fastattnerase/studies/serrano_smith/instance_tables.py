@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastattnerase.extras import needs
-
-with needs("text"):
-    import pandas as pd
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 INSTANCES = pa.schema(
     [

@@ -62,17 +62,17 @@ class Miniature(Workspace):
     # --- what the numbers depend on --------------------------------------------------------------
 
     def data_state(self) -> dict[str, Any]:
-        """Name the file, with its size and time."""
+        """The file, by its size and time."""
         about = (self.data_root / DATA).stat()
         return {"files": {DATA: [about.st_size, about.st_mtime_ns]}}
 
     def erase_state(self, ranking: str) -> dict[str, Any]:
-        """Name the instances, and the seed where it plays a part."""
+        """The instances, and the seed where it plays a part."""
         before = self.digest(self.units()[0])
         return {"before": before, "seed": self.options.seed if ranking == "random" else None}
 
     def report_state(self) -> dict[str, Any]:
-        """Name all that is erased."""
+        """All that is erased."""
         return {r: self.digest(self.erasure(r)) for r in self.options.rankings}
 
     # --- the steps -------------------------------------------------------------------------------

@@ -34,6 +34,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> SerranoSmith:
     return workspace
 
 
+@pytest.mark.long
+@pytest.mark.long
 def test_each_corpus_is_read_in_its_own_format(finished: SerranoSmith) -> None:
     found = {}
     for corpus in CORPORA:
@@ -51,6 +53,8 @@ def test_each_corpus_is_read_in_its_own_format(finished: SerranoSmith) -> None:
     assert documents["train"] + documents["dev"] == 150
 
 
+@pytest.mark.long
+@pytest.mark.long
 def test_models_are_those_of_the_paper(finished: SerranoSmith) -> None:
     about = json.loads((finished.out / "train" / "yelp" / "hanconv" / "model.json").read_text())
     assert (about["model"]["embedding_size"], about["model"]["hidden_size"]) == (200, 50)
@@ -65,6 +69,8 @@ def test_models_are_those_of_the_paper(finished: SerranoSmith) -> None:
     assert run.counts.accuracy > 0.9
 
 
+@pytest.mark.long
+@pytest.mark.long
 def test_published_numbers_stand_beside(finished: SerranoSmith) -> None:
     paper = finished.out / "report" / "paper"
     table = pd.read_csv(paper / "table-3.csv").set_index("Dataset")

@@ -132,6 +132,7 @@ def test_findings(results: list[Result]) -> None:
     assert counted[flips[0].claim] == (3, 3)
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 def test_captions_name_the_models_that_are_shown(results: list[Result], tmp_path: Path) -> None:
     page = build(results[2:], tmp_path).read_text(encoding="utf-8")  # FLANrnn alone
     assert "Figure 3: ΔJS against Δα, FLANrnn, thinned" in page
@@ -205,6 +206,13 @@ def test_bins_are_freedmans_and_diaconis_at_most_fifty() -> None:
     skewed = np.concatenate([np.linspace(0, 0.001, 999), [1.0]])
     assert paper_figures.bin_count(skewed) == 50
     assert paper_figures.bin_count(np.zeros(16)) == 4
+
+
+def test_wilsons_interval() -> None:
+    low, high = full_figures.wilson(5, 10)
+    assert low == pytest.approx(0.2366, abs=1e-4)
+    assert high == pytest.approx(0.7634, abs=1e-4)
+    assert full_figures.wilson(10, 10)[1] == pytest.approx(1)
 
 
 def test_everything_is_written(results: list[Result], tmp_path: Path) -> None:

@@ -331,6 +331,7 @@ def test_nothing_to_rank_is_said_so(tmp_path: Path) -> None:
     assert sentences.paragraphs(run) == [sentences.verdict(run)]
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 def test_a_single_run_and_an_empty_one(tmp_path: Path) -> None:
     for number, rows in enumerate(([4], [5, 6])):
         run = experiment.run(HandMade(rows=rows), FAST, tmp_path / f"run{number}", name="one")
@@ -347,7 +348,7 @@ def test_names_in_any_script(tmp_path: Path) -> None:
 
 
 def test_runs_need_distinct_names(results: list[Result], tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"names of runs: given .*, needed distinct ones"):
+    with pytest.raises(RunError, match="distinct names"):
         build([results[0], results[0]], tmp_path)
     with pytest.raises(RunError, match="no runs"):
         build([], tmp_path)

@@ -79,7 +79,7 @@ def test_stars_are_read_from_the_id_and_rows_are_cut(small: SerranoSmith) -> Non
     rows = pd.read_parquet(config["path"])
     assert Counter(rows["label"]) == {"1": 27, "2": 27}  # the wanted 60 are not there
     run = load(small.out / "erase" / "stars" / "flannoenc")
-    assert run.run.classes == ("1", "2")
+    assert run.run.classes == ["1", "2"]
     assert run.run.source["architecture"] == "FLANnoenc"
     assert run.run.name == "FLANnoenc on Stars"
 
@@ -119,6 +119,7 @@ def test_a_part_of_the_study(small: SerranoSmith, tmp_path: Path) -> None:
     assert watcher.keys == ["prepare/films-2"]
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 def test_a_part_of_a_finished_study_replaces_nothing(small: SerranoSmith, tmp_path: Path) -> None:
     """Report and manifest are on all models of the study that are finished."""
     out = tmp_path / "out"
@@ -141,6 +142,7 @@ def test_a_part_of_a_finished_study_replaces_nothing(small: SerranoSmith, tmp_pa
     assert part.unfit() == []
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 def test_models_with_other_options_stay_out_of_the_report(
     small: SerranoSmith, tmp_path: Path
 ) -> None:
@@ -187,6 +189,8 @@ def test_two_calls_in_one_folder(small: SerranoSmith) -> None:
         schedule.run(small, 1, Quiet())
 
 
+@pytest.mark.long
+@pytest.mark.long
 def test_killed_and_restarted_it_ends_with_the_same_numbers(tmp_path: Path) -> None:
     assert kill_and_compare(tmp_path, kills=3, jobs=1, until="erase") == []
 

@@ -125,7 +125,7 @@ def test_tables(finished: Wen) -> None:
     assert gumbel.softmax == row
     every = tables.table_5[-1]
     assert (every.attention, every.models) == ("all", 1)
-    assert every.counts["plain", "noise_on"].all_kept == (
+    assert every.kept["plain", "noise_on"].all_kept == (
         gumbel.noise_on.plain.value >= row.plain.value
     )
 
@@ -168,6 +168,8 @@ def test_an_interrupted_study_ends_with_the_same_numbers(
     assert all(unit["done"] for unit in manifest["units"].values())
 
 
+@pytest.mark.long
+@pytest.mark.long
 def test_killed_and_restarted_it_ends_with_the_same_numbers(tmp_path: Path) -> None:
     compared, differences = kill_and_compare(tmp_path, kills=2, jobs=1, studies="adversary")
     assert compared > 10

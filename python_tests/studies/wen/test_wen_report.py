@@ -79,6 +79,7 @@ def test_report_points_to_the_study_s_own(study: tuple[Path, Path]) -> None:
     assert f"its report is {out / 'report' / 'wen.html'}" in " ".join(error.split())
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 def test_the_same_command_again_and_more_seeds(study: tuple[Path, Path]) -> None:
     root, out = study
     again = invoke("reproduce", "wen", "--data-root", root, "--out", out, *TINY)
@@ -138,6 +139,7 @@ def test_latex_tables_are_narrow_and_whole(study: tuple[Path, Path]) -> None:
         assert not re.search(r"True|False|NaN|nan\b|\\_", text), path.name
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 def test_without_shuffles_there_is_no_verdict_that_needs_them(
     study: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -159,6 +161,7 @@ def test_the_readme_explains_chance_in_the_same_words(study: tuple[Path, Path]) 
     assert CHANCE_RULE in " ".join(readme.read_text(encoding="utf-8").split())
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 def test_rules_chance_and_what_is_left_out_are_on_the_page(study: tuple[Path, Path]) -> None:
     root, out = study
     report = out / "report"
@@ -179,6 +182,7 @@ def test_rules_chance_and_what_is_left_out_are_on_the_page(study: tuple[Path, Pa
     assert "80 train, 30 dev, 60 test; left out: 3 by the filter of lengths" in result.stderr
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 def test_a_table_without_rows_is_no_file(study: tuple[Path, Path], tmp_path: Path) -> None:
     root, out = study
     build(Wen(OPTIONS, root, out), tmp_path)
@@ -217,6 +221,7 @@ def test_legends_name_what_is_drawn(study: tuple[Path, Path]) -> None:
         (("--max-test=3", "--clusters=2"), "ask for fewer clusters (--output-clusters)"),
     ],
 )
+@pytest.mark.usefixtures("undrawn_figures")
 def test_nothing_measured_is_said_and_ends_with_an_error(
     study: tuple[Path, Path], tmp_path: Path, options: tuple[str, ...], reason: str
 ) -> None:
@@ -242,6 +247,7 @@ def test_options_that_are_no_sensible_numbers(study: tuple[Path, Path], tmp_path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 def test_the_width_of_given_vectors_is_the_one_reported(
     study: tuple[Path, Path], tmp_path: Path
 ) -> None:
