@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from fastattnerase.backends.checks import check_offsets
+from fastattnerase.head import Head, binary_head, linear_head
+from fastattnerase.packing import pack_list, pack_padded
+from fastattnerase.tensor_checks import (
+    check_devices,
+    check_float,
+    check_tensor,
+    offsets_of,
+    shape_of,
+    unit_last_stride,
+)
 
-Head = Callable[[Tensor, Tensor], Tensor]
-
-_FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+__all__ = ["AttentionBatch", "Head", "binary_head"]
 
 
 class AttentionBatch:
@@ -60,12 +67,12 @@ class AttentionBatch:
         head: Head | None = None,
         ids: Tensor | None = None,
     ) -> None:
-        _check_float("values", values)
+        check_float("values", values)
         if values.ndim not in (2, 3):
-            raise ValueError(f"values: given {_shape(values)}, needed [T, D] or [T, H, D]")
-        _check_tensor("offsets", offsets, torch.int64)
+            raise ValueError(f"values: given {shape_of(values)}, needed [T, D] or [T, H, D]")
+        check_tensor("offsets", offsets, torch.int64)
         if offsets.ndim != 1 or offsets.shape[0] == 0:
-            raise ValueError(f"offsets: given {_shape(offsets)}, needed [B + 1]")
+            raise ValueError(f"offsets: given {shape_of(offsets)}, needed [B + 1]")
         if (scores is None) == (weights is None):
             given = "neither" if scores is None else "both"
             raise ValueError(f"scores, weights: given {given}, needed exactly one of them")
@@ -73,20 +80,20 @@ class AttentionBatch:
         attention = weights if scores is None else scores
         assert attention is not None
         attention_name = "weights" if scores is None else "scores"
-        _check_float(attention_name, attention)
+        check_float(attention_name, attention)
         if attention.shape != values.shape[:-1]:
             raise ValueError(
-                f"{attention_name}: given {_shape(attention)}, needed {_shape(values[..., 0])}, "
-                "one for each item (and head) of values"
+                f"{attention_name}: given {shape_of(attention)}, needed "
+                f"{shape_of(values[..., 0])}, one for each item (and head) of values"
             )
         B = offsets.shape[0] - 1
         rows = torch.arange(B, device=device)
         if ids is None:
             ids = rows
-        _check_tensor("ids", ids, torch.int64)
+        check_tensor("ids", ids, torch.int64)
         if ids.shape != (B,):
-            raise ValueError(f"ids: given {_shape(ids)}, needed [{B}], one for each instance")
-        _check_devices(values, offsets=offsets, **{attention_name: attention}, ids=ids)
+            raise ValueError(f"ids: given {shape_of(ids)}, needed [{B}], one for each instance")
+        check_devices(values, offsets=offsets, **{attention_name: attention}, ids=ids)
         if device.type == "cpu" and not torch.compiler.is_compiling():
             check_offsets(offsets, values.shape[0])
 
@@ -94,58 +101,18 @@ class AttentionBatch:
         self.ids = ids.contiguous()  # [B]
         self.is_scores = scores is not None
         self.head = head
-        self._rows = rows  # [B], what a callable head is told
+        self._rows = rows  # [B], a callable head's second argument
         self._positions: Tensor | None = None  # [T]; None: 0 … n_b - 1
         self._width: int | None = None  # columns of the padded form
         several = values.ndim == 3
         self._several = several
         with torch.no_grad():
             values3 = values if several else values.unsqueeze(1)  # [T, H, D]
-            self._values = _unit_last_stride(values3.detach())
+            self._values = unit_last_stride(values3.detach())
             self._attention = (attention if several else attention.unsqueeze(1)).detach()  # [T, H]
-            self._head_weight, self._head_bias = self._linear_head(head_weight, head_bias, head)
-
-    def _linear_head(
-        self, weight: Tensor | None, bias: Tensor | None, head: Head | None
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Check the head and bring it to the form that backends take."""
-        if head is not None:
-            if weight is not None or bias is not None:
-                raise ValueError(
-                    "head: given with head_weight or head_bias, needed one or the other"
-                )
-            if not callable(head):
-                raise TypeError(f"head: given {type(head).__name__}, needed a callable")
-            return None, None
-        if weight is None:
-            raise ValueError("head_weight: not given, needed [C, D] (or a callable head)")
-        _check_float("head_weight", weight)
-        values = self._values
-        inner = tuple(values.shape[1:] if self._several else values.shape[2:])
-        if weight.ndim != len(inner) + 1 or tuple(weight.shape[1:]) != inner or not weight.shape[0]:
-            needed = ", ".join(str(size) for size in inner)
-            raise ValueError(
-                f"head_weight: given {_shape(weight)}, needed [C, {needed}] with C at least 1"
+            self._head_weight, self._head_bias = linear_head(
+                head_weight, head_bias, head, self._values, B, several
             )
-        C, B = weight.shape[0], len(self)
-        if C == 1:
-            warnings.warn(
-                "head_weight: one class, so nothing can flip; a model with one logit is "
-                "binary_head(w, b)",
-                stacklevel=3,
-            )
-        dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
-        weight3 = weight.detach().to(dtype).reshape(C, *values.shape[1:]).contiguous()  # [C, H, D]
-        if bias is None:
-            bias = torch.zeros(C, dtype=dtype, device=values.device)
-        _check_float("head_bias", bias)
-        if tuple(bias.shape) not in ((C,), (B, C)):
-            raise ValueError(f"head_bias: given {_shape(bias)}, needed [{C}] or [{B}, {C}]")
-        _check_devices(values, head_weight=weight, head_bias=bias)
-        bias = bias.detach()
-        if bias.dtype not in (torch.float32, torch.float64):
-            bias = bias.float()
-        return weight3, _unit_last_stride(bias)
 
     @classmethod
     def from_padded(
@@ -183,58 +150,19 @@ class AttentionBatch:
         >>> batch.offsets.tolist(), batch.positions.tolist()
         ([0, 3, 4], [0, 1, 2, 0])
         """
-        _check_float("values", values)
-        if values.ndim not in (3, 4):
-            raise ValueError(f"values: given {_shape(values)}, needed [B, N, D] or [B, N, H, D]")
-        B, N = values.shape[:2]
-        device = values.device
-        for name, attention in (("scores", scores), ("weights", weights)):
-            if attention is not None:
-                _check_float(name, attention)
-                if attention.shape != values.shape[:-1]:
-                    raise ValueError(
-                        f"{name}: given {_shape(attention)}, needed {_shape(values[..., 0])}"
-                    )
-                _check_devices(values, **{name: attention})
-        keep = torch.ones(B, N, dtype=torch.bool, device=device)
-        columns = torch.arange(N, device=device)
-        if lengths is not None:
-            _check_tensor("lengths", lengths)
-            if lengths.shape != (B,) or lengths.is_floating_point() or lengths.dtype == torch.bool:
-                raise ValueError(
-                    f"lengths: given {lengths.dtype} {_shape(lengths)}, needed integers [{B}]"
-                )
-            _check_devices(values, lengths=lengths)
-            wrong = (lengths < 0) | (lengths > N)  # [B]
-            if bool(wrong.any()):
-                b = int(wrong.long().argmax())
-                raise ValueError(
-                    f"lengths: instance {b} has {int(lengths[b])} items, needed 0 to {N}"
-                )
-            keep &= columns < lengths[:, None]
-        if mask is not None:
-            _check_tensor("mask", mask, torch.bool)
-            if mask.shape != (B, N):
-                raise ValueError(f"mask: given {_shape(mask)}, needed [{B}, {N}]")
-            _check_devices(values, mask=mask)
-            keep &= mask
-        if lengths is None and mask is None:
-            flat = [None if x is None else x.flatten(0, 1) for x in (values, scores, weights)]
-        else:
-            flat = [None if x is None else x[keep] for x in (values, scores, weights)]
-        assert flat[0] is not None
+        packed = pack_padded(values, scores, weights, lengths, mask)
         batch = cls(
-            flat[0],
-            _offsets_of(keep.sum(1)),
-            scores=flat[1],
-            weights=flat[2],
+            packed.values,
+            packed.offsets,
+            scores=packed.scores,
+            weights=packed.weights,
             head_weight=head_weight,
             head_bias=head_bias,
             head=head,
             ids=ids,
         )
-        batch._positions = columns.expand(B, N)[keep]
-        batch._width = N
+        batch._positions = packed.positions
+        batch._width = values.shape[1]
         return batch
 
     @classmethod
@@ -267,38 +195,12 @@ class AttentionBatch:
         >>> batch.offsets.tolist()
         [0, 2, 3]
         """
-        if not len(values):
-            raise ValueError("values: given an empty list, needed at least one instance")
-        for b, tensor in enumerate(values):
-            _check_float(f"values[{b}]", tensor)
-            if tensor.ndim not in (2, 3) or tensor.shape[1:] != values[0].shape[1:]:
-                raise ValueError(
-                    f"values: instance {b} is {_shape(tensor)}, needed [n, D] or [n, H, D] with "
-                    "the same sizes but n for all"
-                )
-            _check_devices(values[0], **{f"values[{b}]": tensor})
-        flat: dict[str, Tensor | None] = {"scores": None, "weights": None}
-        for name, attention in (("scores", scores), ("weights", weights)):
-            if attention is None:
-                continue
-            if len(attention) != len(values):
-                raise ValueError(
-                    f"{name}: given {len(attention)} instances, needed {len(values)} as in values"
-                )
-            for b, tensor in enumerate(attention):
-                _check_float(f"{name}[{b}]", tensor)
-                if tensor.shape != values[b].shape[:-1]:
-                    raise ValueError(
-                        f"{name}: instance {b} is {_shape(tensor)}, needed "
-                        f"{_shape(values[b][..., 0])}"
-                    )
-                _check_devices(values[0], **{f"{name}[{b}]": tensor})
-            flat[name] = torch.cat(list(attention))
-        lengths = torch.tensor([len(tensor) for tensor in values], device=values[0].device)
+        packed = pack_list(values, scores, weights)
         return cls(
-            torch.cat(list(values)),
-            _offsets_of(lengths),
-            **flat,
+            packed.values,
+            packed.offsets,
+            scores=packed.scores,
+            weights=packed.weights,
             head_weight=head_weight,
             head_bias=head_bias,
             head=head,
@@ -310,8 +212,8 @@ class AttentionBatch:
         """Join batches of one model: same head, all with scores or all with weights.
 
         Args:
-            batches: at least one; ids are kept, so choose them apart where random orders shall
-                differ.
+            batches: at least one; ids are kept, so they must be distinct where random orders are
+                to differ.
 
         Raises:
             ValueError: where heads, sizes, dtypes, devices or scores and weights differ.
@@ -330,9 +232,11 @@ class AttentionBatch:
         for i, batch in enumerate(batches):
             problem = first._cannot_join(batch)
             if problem:
-                raise ValueError(f"batches: number {i} and number 0 {problem}")
+                raise ValueError(
+                    f"batches: given number {i} and number 0, which {problem}, needed one model's"
+                )
         joined = cls.__new__(cls)
-        joined.offsets = _offsets_of(torch.cat([batch.lengths for batch in batches]))
+        joined.offsets = offsets_of(torch.cat([batch.lengths for batch in batches]))
         joined.ids = torch.cat([batch.ids for batch in batches])
         joined.is_scores = first.is_scores
         joined.head = first.head
@@ -501,7 +405,9 @@ class AttentionBatch:
     def num_classes(self) -> int:
         """C of a linear head."""
         if self._head_weight is None:
-            raise ValueError("num_classes: the batch has a callable head, only its logits tell")
+            raise ValueError(
+                "num_classes: given a callable head, needed a linear one: only its logits show C"
+            )
         return self._head_weight.shape[0]
 
     @property
@@ -545,7 +451,7 @@ class AttentionBatch:
         [[5, 6], [7, -1]]
         """
         if per_item.shape != (self.num_items,):
-            raise ValueError(f"per_item: given {_shape(per_item)}, needed [{self.num_items}]")
+            raise ValueError(f"per_item: given {shape_of(per_item)}, needed [{self.num_items}]")
         width = self._width
         if width is None:
             width = int(self.positions.max()) + 1 if self.num_items else 0
@@ -555,73 +461,3 @@ class AttentionBatch:
         padded = per_item.new_full((len(self), width), fill)
         padded[self.instance_of_item, self.positions] = per_item
         return padded
-
-
-def binary_head(w: Tensor, b: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
-    """Build the two-class head of a model with one logit `w·c + b`: logits [0, w·c + b].
-
-    Args:
-        w: [D] or [1, D] (or [H, Dh] and [1, H, Dh] with several attention heads), a float type.
-        b: a number, or a tensor with one element.
-
-    Returns:
-        head_weight [2, D] (or [2, H, Dh]) and head_bias [2].
-
-    Raises:
-        ValueError: where `w` is a scalar or `b` has more than one element.
-
-    >>> import torch, fastattnerase as fae
-    >>> fae.binary_head(torch.tensor([1.0, -2.0]), 0.5)
-    (tensor([[ 0.,  0.],
-            [ 1., -2.]]), tensor([0.0000, 0.5000]))
-    """
-    _check_float("w", w)
-    if w.ndim == 0:
-        raise ValueError("w: given a scalar, needed [D] or [1, D]")
-    if w.ndim > 1 and w.shape[0] == 1:
-        w = w[0]
-    bias = torch.as_tensor(b, dtype=w.dtype, device=w.device)
-    if bias.numel() != 1:
-        raise ValueError(f"b: given {_shape(bias)}, needed one number")
-    bias = bias.reshape(1)
-    return torch.stack([torch.zeros_like(w), w]), torch.cat([torch.zeros_like(bias), bias])
-
-
-def _offsets_of(lengths: Tensor) -> Tensor:
-    """Offsets [B + 1] from lengths [B]."""
-    return torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int64), (1, 0))
-
-
-def _unit_last_stride(tensor: Tensor) -> Tensor:
-    """The tensor itself where its last stride is 1, else a copy."""
-    if tensor.stride(-1) == 1:
-        return tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
-
-
-def _shape(tensor: Tensor) -> str:
-    return "[" + ", ".join(str(size) for size in tensor.shape) + "]"
-
-
-def _check_tensor(name: str, tensor: Tensor, dtype: torch.dtype | None = None) -> None:
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name}: given {type(tensor).__name__}, needed a tensor")
-    if dtype is not None and tensor.dtype != dtype:
-        raise TypeError(f"{name}: given {tensor.dtype}, needed {dtype}")
-
-
-def _check_float(name: str, tensor: Tensor) -> None:
-    _check_tensor(name, tensor)
-    if tensor.dtype not in _FLOATS:
-        raise TypeError(
-            f"{name}: given {tensor.dtype}, needed float32, float64, bfloat16 or float16"
-        )
-
-
-def _check_devices(values: Tensor, **others: Tensor) -> None:
-    for name, tensor in others.items():
-        if tensor.device != values.device:
-            raise ValueError(
-                f"{name}: given on {tensor.device}, needed on {values.device} as values; "
-                "move it with .to(…)"
-            )

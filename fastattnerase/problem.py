@@ -98,15 +98,19 @@ class Outputs:
     order: Annotated[Tensor | None, "R T", "integer"] = None
     logits: Annotated[Tensor | None, "B C", "real"] = None  # of the original decision
     weights: Annotated[Tensor | None, "T H", "double"] = None  # normalised
-    single_flip_label: Annotated[Tensor | None, "T", "integer"] = (
-        None  # -1 where the decision stays
-    )
+    # -1 where the decision stays.
+    single_flip_label: Annotated[Tensor | None, "T", "integer"] = None
     single_js: Annotated[Tensor | None, "T", "real"] = None
     single_kl: Annotated[Tensor | None, "T", "real"] = None
     single_drop: Annotated[Tensor | None, "T", "real"] = None
     minimal_size: Annotated[Tensor | None, "B", "integer"] = None
     minimal_flip_label: Annotated[Tensor | None, "B", "integer"] = None
     minimal_order: Annotated[Tensor | None, "T", "integer"] = None
+
+    def wanted(self, prefix: str) -> dict[str, Tensor]:
+        """Find the wanted results whose names begin with `prefix`, by the rest of the name."""
+        found = {n.removeprefix(prefix): t for n, t in vars(self).items() if n.startswith(prefix)}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
 class Result(NamedTuple):

@@ -119,6 +119,7 @@ class ModelSource:
 
     def select(self, rows: list[int]) -> Iterator[Chunk]:
         """Yield the documents of these numbers."""
+        # Only here: tensors need no texts.
         from fastattnerase.data import Dataset
 
         return self._chunks(Dataset([self.dataset[row] for row in rows]))
@@ -165,20 +166,20 @@ class TensorSource:
         with needs("text"):
             from safetensors import SafetensorError, safe_open
         if path.is_dir():
-            raise RunError(f"{path} is a folder; a safetensors file is needed")
+            raise RunError(f"{path}: given a folder, needed a safetensors file")
         if not path.is_file():
             raise RunError(f"{path}: no such file")
         self.path = path
         try:
             self._file = cast(Any, safe_open(path, framework="pt"))  # has no types
         except SafetensorError as error:
-            raise RunError(f"{path} is not a safetensors file: {error}") from error
+            raise RunError(f"{path}: given no safetensors file: {error}") from error
         names = set(self._file.keys())
         missing = [name for name in _REQUIRED if name not in names]
         unknown = sorted(names - set(_REQUIRED) - set(_OPTIONAL))
         if missing or unknown or len(names & {"scores", "weights"}) != 1:
             raise RunError(
-                f"{path} holds the tensors {', '.join(sorted(names)) or '(none)'}; needed are "
+                f"{path}: given the tensors {', '.join(sorted(names)) or '(none)'}, needed "
                 f"{', '.join(_REQUIRED)} and one of scores, weights; labels, ids, logits may be "
                 f"there, nothing else"
             )
@@ -250,8 +251,8 @@ class TensorSource:
             *others, last = dtypes.values()
             needed = f"{', '.join(others)} or {last}" if others else last
             raise RunError(
-                f"{self.path}: {name} is {_NAMES.get(given, given)} {self._shape(name)}; needed is "
-                f"{needed} {shape}"
+                f"{self.path}: {name}: given {_NAMES.get(given, given)} {self._shape(name)}, "
+                f"needed {needed} {shape}"
             )
 
     def _check_offsets(self) -> None:
@@ -260,13 +261,13 @@ class TensorSource:
         if len(falls):
             instance = int(falls[0])
             raise RunError(
-                f"{self.path}: offsets must never decrease; at instance {instance} they go from "
-                f"{int(offsets[instance])} to {int(offsets[instance + 1])}"
+                f"{self.path}: offsets: given {int(offsets[instance])} and then "
+                f"{int(offsets[instance + 1])} at instance {instance}, needed what never decreases"
             )
         if offsets[0] != 0 or offsets[-1] != total:
             raise RunError(
-                f"{self.path}: offsets must start at 0 and end at the {total} rows of values; they "
-                f"start at {int(offsets[0])} and end at {int(offsets[-1])}"
+                f"{self.path}: offsets: given {int(offsets[0])} to {int(offsets[-1])}, needed "
+                f"from 0 to the {total} rows of values"
             )
 
     def _check_head(self) -> None:
@@ -278,8 +279,8 @@ class TensorSource:
             bad = (~tensor.isfinite()).reshape(len(tensor), -1).any(dim=1).nonzero()
             if len(bad):
                 raise RunError(
-                    f"{self.path}: {name} of class {int(bad[0])} holds NaN or infinity; finite "
-                    f"numbers are needed"
+                    f"{self.path}: {name}: given NaN or infinity for class {int(bad[0])}, needed "
+                    f"finite numbers"
                 )
 
     def _check_weights(self) -> None:
@@ -289,8 +290,8 @@ class TensorSource:
                 item = begin + int(negative[0])
                 instance = int(torch.searchsorted(self.offsets, item, right=True)) - 1
                 raise RunError(
-                    f"{self.path}: weights of instance {instance} are negative at item "
-                    f"{item - int(self.offsets[instance])}; weights must be 0 or more"
+                    f"{self.path}: weights: given a negative one for item "
+                    f"{item - int(self.offsets[instance])} of instance {instance}, needed 0 or more"
                 )
 
     def uneven(self) -> int:
@@ -313,8 +314,8 @@ class TensorSource:
             if len(bad):
                 row = int(bad[0])
                 raise RunError(
-                    f"{self.path}: labels of instance {begin + row} is {int(labels[row])}; needed "
-                    f"is a class from 0 to {len(self.classes) - 1}, or -1 for none"
+                    f"{self.path}: labels: given {int(labels[row])} for instance {begin + row}, "
+                    f"needed a class from 0 to {len(self.classes) - 1}, or -1 for none"
                 )
 
     def _check_logits(self) -> None:
@@ -322,8 +323,8 @@ class TensorSource:
             bad = logits.isnan().any(dim=1).nonzero()
             if len(bad):
                 raise RunError(
-                    f"{self.path}: logits of instance {begin + int(bad[0])} hold NaN; numbers are "
-                    f"needed (or no logits at all)"
+                    f"{self.path}: logits: given NaN for instance {begin + int(bad[0])}, needed "
+                    f"numbers (or no logits at all)"
                 )
 
     def _pieces(self, name: str) -> Iterator[tuple[int, Tensor]]:

@@ -127,7 +127,7 @@ def test_cat_of_shared_and_own_biases():
     ],
 )
 def test_cat_refuses_batches_of_other_models(changes, message):
-    with pytest.raises(ValueError, match=f"batches: number 1 and number 0 .*{message}"):
+    with pytest.raises(ValueError, match=f"batches: given number 1 and number 0, .*{message}"):
         fae.AttentionBatch.cat([packed(), packed(**changes)])
 
 
@@ -192,19 +192,27 @@ def test_binary_head_is_the_sigmoid_model():
         (ValueError, {"values": torch.ones(5)}, "values: given [5], needed [T, D] or [T, H, D]"),
         (TypeError, {"offsets": torch.tensor([0, 2, 2, 5]).int()}, "offsets: given torch.int32"),
         (ValueError, {"offsets": torch.zeros(0).long()}, "offsets: given [0], needed [B + 1]"),
-        (ValueError, {"offsets": torch.tensor([1, 2, 2, 5])}, "offsets: the first is 1"),
-        (ValueError, {"offsets": torch.tensor([0, 2, 2, 6])}, "offsets: the last is 6"),
+        (
+            ValueError,
+            {"offsets": torch.tensor([1, 2, 2, 5])},
+            "offsets: given 1 as the first, needed 0",
+        ),
+        (
+            ValueError,
+            {"offsets": torch.tensor([0, 2, 2, 6])},
+            "offsets: given 6 as the last, needed the number",
+        ),
         (
             ValueError,
             {"offsets": torch.tensor([0, 3, 2, 5])},
-            "offsets: decrease at instance 1, from 3 to 2",
+            "offsets: given 3 and then 2 for instance 1, needed",
         ),
         (ValueError, {"weights": torch.ones(5)}, "scores, weights: given both"),
         (ValueError, {"scores": None}, "scores, weights: given neither"),
         (ValueError, {"scores": torch.ones(4)}, "scores: given [4], needed [5]"),
         (ValueError, {"scores": torch.ones(5, 1)}, "scores: given [5, 1], needed [5]"),
         (TypeError, {"scores": torch.ones(5).bool()}, "scores: given torch.bool"),
-        (ValueError, {"head_weight": None}, "head_weight: not given, needed [C, D]"),
+        (ValueError, {"head_weight": None}, "head_weight: given none, needed [C, D]"),
         (ValueError, {"head_weight": torch.ones(3, 4)}, "head_weight: given [3, 4], needed [C, 2]"),
         (ValueError, {"head_weight": torch.ones(0, 2)}, "with C at least 1"),
         (
@@ -236,8 +244,8 @@ def test_wrong_arguments_name_themselves(error, changes, message):
 @pytest.mark.parametrize(
     ("error", "changes", "message"),
     [
-        (ValueError, {"lengths": torch.tensor([4, 1])}, "lengths: instance 0 has 4 items"),
-        (ValueError, {"lengths": torch.tensor([3, -1])}, "lengths: instance 1 has -1 items"),
+        (ValueError, {"lengths": torch.tensor([4, 1])}, "lengths: given 4 for instance 0"),
+        (ValueError, {"lengths": torch.tensor([3, -1])}, "lengths: given -1 for instance 1"),
         (ValueError, {"lengths": torch.ones(2)}, "lengths: given torch.float32 [2]"),
         (TypeError, {"mask": torch.ones(2, 3)}, "mask: given torch.float32, needed torch.bool"),
         (ValueError, {"mask": torch.ones(3, 2).bool()}, "mask: given [3, 2], needed [2, 3]"),
@@ -255,13 +263,13 @@ def test_wrong_padded_arguments_name_themselves(error, changes, message):
 def test_wrong_lists_and_slices_name_themselves():
     with pytest.raises(ValueError, match="values: given an empty list"):
         fae.AttentionBatch.from_list(values=[], scores=[], head_weight=W)
-    with pytest.raises(ValueError, match=r"values: instance 1 is \[1, 3\]"):
+    with pytest.raises(ValueError, match=r"values: given \[1, 3\] for instance 1"):
         fae.AttentionBatch.from_list(
             values=[torch.ones(1, 2), torch.ones(1, 3)],
             scores=[torch.ones(1), torch.ones(1)],
             head_weight=W,
         )
-    with pytest.raises(ValueError, match=r"scores: instance 1 is \[2\], needed \[1\]"):
+    with pytest.raises(ValueError, match=r"scores: given \[2\] for instance 1, needed \[1\]"):
         fae.AttentionBatch.from_list(
             values=[torch.ones(1, 2), torch.ones(1, 2)],
             scores=[torch.ones(1), torch.ones(2)],

@@ -31,6 +31,7 @@ from fastattnerase.data import DataConfig
 from fastattnerase.data.word2vec import Word2VecConfig
 from fastattnerase.models import ModelConfig, TrainConfig
 from fastattnerase.runs.rundir import PartialTables
+from fastattnerase.studies import STUDIES
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.serrano_smith.instance_tables import SCHEMAS
@@ -485,7 +486,7 @@ class TestMistakes:
 
     def test_a_file_that_is_no_tensors(self, tmp_path: Path) -> None:
         (tmp_path / "x").write_text("hello")
-        assert "not a safetensors file" in one_line("erase", "--tensors", tmp_path / "x")
+        assert "given no safetensors file" in one_line("erase", "--tensors", tmp_path / "x")
 
     def test_no_run(self, tmp_path: Path) -> None:
         assert "not a run directory" in one_line("report", tmp_path)
@@ -557,12 +558,12 @@ def test_mistakes_in_reproducing(tmp_path: Path) -> None:
     )
     assert "which is no folder" in one_line(*command[:3], tmp_path / "absent")
     assert "no corpus yahoo" in one_line(*command)  # none of the four is there
-    assert "--preset is 'both'" in one_line(*command, "--preset", "both")
+    assert "--preset: given 'both'" in one_line(*command, "--preset", "both")
     study = write_small_study(tmp_path)
     line = one_line(*command, "--study", study, "--preset", "nope")
     assert "--preset: given with --study, needed without it" in line
     line = one_line(*command, "--study", study, "--only", "yelp", "--out", tmp_path / "out")
-    assert "names nothing" in line
+    assert "--only: given 'yelp', needed what names some of" in line
 
 
 def test_the_example_study_is_one_and_shows_all_keys(tmp_path: Path) -> None:
@@ -576,7 +577,7 @@ def test_the_example_study_is_one_and_shows_all_keys(tmp_path: Path) -> None:
 
 
 COMMANDS = ["demo", "train", "erase", "measure", "report", "export", "info"]
-COMMANDS += ["reproduce serrano-smith", "reproduce wen"]
+COMMANDS += [f"reproduce {study.name}" for study in STUDIES]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -192,17 +192,29 @@ def test_a_head_that_draws_random_numbers_leaves_the_state_as_found():
 @pytest.mark.parametrize(
     ("error", "head", "message"),
     [
-        (ValueError, lambda pooled, instance: pooled.sum(), "head: returned [] for 6 pooled"),
+        (ValueError, lambda pooled, instance: pooled.sum(), "head: given logits [] for 6 pooled"),
         (
             ValueError,
             lambda pooled, instance: pooled.sum(0),
-            "head: returned [5] for 6 pooled vectors, needed [6, C]",
+            "head: given logits [5] for 6 pooled vectors, needed [6, C]",
         ),
-        (ValueError, lambda pooled, instance: pooled[:1], "head: returned [1, 5] for 6"),
-        (ValueError, lambda pooled, instance: pooled[:, :0], "head: returned [6, 0] for 6"),
-        (TypeError, lambda pooled, instance: None, "head: returned NoneType"),
-        (TypeError, lambda pooled, instance: pooled.long(), "head: returned torch.int64"),
-        (ValueError, lambda pooled, instance: pooled.to("meta"), "head: returned on meta"),
+        (ValueError, lambda pooled, instance: pooled[:1], "head: given logits [1, 5] for 6"),
+        (ValueError, lambda pooled, instance: pooled[:, :0], "head: given logits [6, 0] for 6"),
+        (
+            TypeError,
+            lambda pooled, instance: None,
+            "head: given NoneType back, needed logits [6, C]",
+        ),
+        (
+            TypeError,
+            lambda pooled, instance: pooled.long(),
+            "head: given logits of torch.int64, needed",
+        ),
+        (
+            ValueError,
+            lambda pooled, instance: pooled.to("meta"),
+            "head: given logits on meta, needed on cpu",
+        ),
     ],
 )
 def test_heads_that_return_something_else_are_refused(error, head, message):
@@ -217,7 +229,7 @@ def test_a_head_whose_classes_change_is_refused():
         calls.append(len(pooled))
         return pooled[:, : 2 + len(calls)]
 
-    with pytest.raises(ValueError, match="head: returned 4 classes after 3"):
+    with pytest.raises(ValueError, match="head: given 4 classes after 3, needed"):
         fae.erase_prefixes(Model().callable(head=head), ["attention"])
 
 
@@ -227,15 +239,15 @@ def test_gradient_rankings_need_a_differentiable_head():
 
     batch = Model().callable(head=head)
     assert fae.erase_prefixes(batch, ["attention"]).first_flip.shape == (1, 6)
-    with pytest.raises(ValueError, match="head: its logits carry no gradient"):
+    with pytest.raises(ValueError, match="head: given logits without a gradient, needed"):
         fae.erase_prefixes(batch, ["gradient"])
 
 
 @pytest.mark.parametrize(
     ("batch", "reason"),
     [
-        (Model().callable(), "needs a linear head"),
-        (Model(2).linear(), "needs one attention head, the batch has 2"),
+        (Model().callable(), "with a callable head, needed a linear one"),
+        (Model(2).linear(), "with 2 attention heads, needed one"),
     ],
 )
 def test_the_minimal_set_is_refused(batch, reason):

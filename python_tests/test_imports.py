@@ -127,6 +127,14 @@ def test_only_commands_know_a_study() -> None:
     assert found == set()
 
 
+def test_no_file_is_longer_than_500_lines() -> None:
+    lengths = {
+        str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in PACKAGE.rglob("*.py")
+    }
+    assert {name: length for name, length in lengths.items() if length > 500} == {}
+
+
 def test_cycles_are_found() -> None:
     graph: Graph = {"a": {"b"}, "b": {"a", "c"}, "c": {"d"}, "d": {"b"}, "e": {"a"}}
     assert knots(graph) == [("a", "b", "c", "d")]

@@ -107,7 +107,7 @@ def test_offsets_changed_behind_the_batch_are_found():
         (
             ValueError,
             lambda b: fae.sweep(b, backend="gpu"),
-            "backend: 'gpu' is unknown; it must be one of 'auto', 'cuda', 'triton', 'cpu'",
+            "backend: given 'gpu', needed one of 'auto', 'cuda', 'triton', 'cpu'",
         ),
         (TypeError, lambda b: fae.sweep(b.values), "batch: given Tensor, needed an AttentionBatch"),
         (TypeError, lambda b: fae.rank(None, "random"), "batch: given NoneType"),
@@ -362,11 +362,13 @@ def test_a_registered_backend_is_forced_by_name():
 def test_a_forced_backend_never_falls_back():
     backends.register(Recorder(unavailable=["no such device", "no driver"]))
     assert fae.backends()["recorder"] == ["no such device", "no driver"]
-    message = re.escape("'recorder' cannot run this: no such device; no driver")
+    message = re.escape("given 'recorder', needed one that can run this: no such device; no driver")
     with pytest.raises(RuntimeError, match=message):
         fae.sweep(batch_of(), backend="recorder")
     backends.register(Recorder(unsupported=["too many classes"]))
-    with pytest.raises(RuntimeError, match="'recorder' cannot run this: too many classes"):
+    with pytest.raises(
+        RuntimeError, match="'recorder', needed one that can run this: too many classes"
+    ):
         fae.erase_each(batch_of(), backend="recorder")
     with pytest.raises(RuntimeError, match="it takes tensors on cpu, these are on meta"):
         backends.choose("recorder", "meta")
@@ -384,7 +386,7 @@ def test_auto_takes_the_first_that_can_and_says_where_none_can():
     backends.register(takes)
     fae.sweep(batch_of())
     assert takes.calls == 1
-    with pytest.raises(RuntimeError, match="no backend takes tensors on 'meta'"):
+    with pytest.raises(RuntimeError, match="backend: given tensors on 'meta', needed"):
         backends.choose("auto", "meta")
 
 
@@ -394,7 +396,9 @@ def test_a_backend_that_cannot_be_imported_says_why(monkeypatch):
     monkeypatch.setitem(sys.modules, "fastattnerase.backends.cpu", None)
     (reason,) = fae.backends()["cpu"]
     assert "fastattnerase.backends.cpu" in reason
-    with pytest.raises(RuntimeError, match=r"'cpu' cannot run this: .*fastattnerase.backends.cpu"):
+    with pytest.raises(
+        RuntimeError, match=r"'cpu', needed one that can run this: .*fastattnerase.backends.cpu"
+    ):
         fae.sweep(batch_of(), backend="cpu")
     assert fae.sweep(batch_of()).prefixes.label.shape == (3,)
 
@@ -445,7 +449,7 @@ def test_all_public_names_exist():
 
 @pytest.mark.parametrize(
     "module",
-    ["batch", "status", "backends", "ops.functions", "ops.results"],
+    ["batch", "head", "status", "backends", "ops.functions", "ops.results"],
 )
 def test_examples_in_docstrings(module):
     result = doctest.testmod(import_module(f"fastattnerase.{module}"))

@@ -81,45 +81,84 @@ def test_what_may_be_absent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"head_bias": None}, "needed are values, offsets, head_weight, head_bias"),
+        ({"head_bias": None}, "needed values, offsets, head_weight, head_bias"),
         ({"weights": None}, "one of scores, weights"),
         ({"scores": torch.zeros(6)}, "one of scores, weights"),
         ({"label": torch.zeros(4)}, "nothing else"),
         (
             {"values": torch.zeros(6, 2, dtype=torch.int64)},
-            r"values is int64 .*; needed is f",
+            r"values: given int64 .*, needed f",
         ),
-        ({"values": torch.zeros(6)}, r"values is float32 \[6\]; .* \[T, D\] or \[T, H, D\]"),
-        ({"values": torch.zeros(6, 0), "head_weight": torch.ones(3, 0)}, r"values is .* \[6, 0\]"),
-        ({"values": torch.tensor(1.0)}, r"values is float32 \[\]"),
-        ({"values": torch.ones(6, 2, dtype=torch.complex64)}, "values is C64"),
-        ({"offsets": torch.tensor([0.0, 6.0])}, r"offsets is float32 \[2\]; .* int64 \[B \+ 1\]"),
-        ({"offsets": torch.tensor(6)}, r"offsets is int64 \[\]"),
-        ({"offsets": torch.zeros(0, dtype=torch.int64)}, r"offsets is int64 \[0\]"),
-        ({"offsets": torch.tensor([0, 2, 1, 5, 6])}, "decrease; at instance 1 they go from 2 to 1"),
-        ({"offsets": torch.tensor([0, 2, 2, 5, 5])}, "end at the 6 rows"),
-        ({"offsets": torch.tensor([1, 2, 2, 5, 6])}, "they start at 1 and end at 6"),
-        ({"weights": torch.zeros(4)}, r"weights is float32 \[4\]; .* \[6\], one for each item"),
-        ({"weights": torch.zeros(8)}, r"weights is float32 \[8\]; .* \[6\], one for each item"),
-        ({"weights": torch.zeros(6, 2)}, r"weights is float32 \[6, 2\]"),
-        ({"weights": torch.tensor(1.0)}, r"weights is float32 \[\]"),
-        ({"weights": torch.tensor([0.5, 0.5, 0.2, -0.3, 0.5, 1.0])}, "instance 2 .* at item 1"),
-        ({"head_weight": torch.ones(3, 5)}, r"head_weight is float32 \[3, 5\]; .* \[C, 2\]"),
-        ({"head_weight": torch.ones(1, 2)}, r"head_weight is .*; .* with C at least 2"),
-        ({"head_weight": torch.tensor([[1, 1], [NAN, 1], [1, 1]])}, "head_weight of class 1 holds"),
-        ({"head_bias": torch.tensor(1.0)}, r"head_bias is .* \[\]; .* \[3\] or \[4, 3\]"),
-        ({"head_bias": torch.zeros(5, 3)}, r"head_bias is .* \[5, 3\]; .* \[3\] or \[4, 3\]"),
-        ({"head_bias": torch.tensor([0, 0, -INF])}, "head_bias of class 2 holds NaN or infinity"),
-        ({"labels": torch.zeros(3, dtype=torch.int64)}, r"labels is int64 \[3\]; .* \[4\], one"),
-        ({"labels": torch.zeros(4, 2, dtype=torch.int64)}, r"labels is int64 \[4, 2\]"),
-        ({"labels": torch.tensor([0.0, 1.0, 2.0, NAN])}, "labels is float32 .* int32 or int64"),
-        ({"labels": torch.tensor([0, 1, 3, 0])}, "labels of instance 2 is 3; .* from 0 to 2"),
-        ({"labels": torch.tensor([0, -2, 1, 0])}, "labels of instance 1 is -2"),
-        ({"ids": torch.zeros(4)}, "ids is float32"),
-        ({"logits": torch.zeros(4)}, r"logits is float32 \[4\]; .* \[4, 3\]"),
-        ({"logits": torch.zeros(4, 9)}, r"logits is float32 \[4, 9\]; .* \[4, 3\]"),
-        ({"logits": torch.zeros(4, 0)}, r"logits is float32 \[4, 0\]; .* \[4, 3\]"),
-        ({"logits": torch.tensor([[0, 0, 0], [0, NAN, 0]] * 2)}, "logits of instance 1 hold NaN"),
+        (
+            {"values": torch.zeros(6)},
+            r"values: given float32 \[6\], needed .* \[T, D\] or \[T, H, D\]",
+        ),
+        (
+            {"values": torch.zeros(6, 0), "head_weight": torch.ones(3, 0)},
+            r"values: given .* \[6, 0\]",
+        ),
+        ({"values": torch.tensor(1.0)}, r"values: given float32 \[\]"),
+        ({"values": torch.ones(6, 2, dtype=torch.complex64)}, "values: given C64"),
+        (
+            {"offsets": torch.tensor([0.0, 6.0])},
+            r"offsets: given float32 \[2\], needed int64 \[B \+ 1\]",
+        ),
+        ({"offsets": torch.tensor(6)}, r"offsets: given int64 \[\]"),
+        ({"offsets": torch.zeros(0, dtype=torch.int64)}, r"offsets: given int64 \[0\]"),
+        ({"offsets": torch.tensor([0, 2, 1, 5, 6])}, "given 2 and then 1 at instance 1"),
+        ({"offsets": torch.tensor([0, 2, 2, 5, 5])}, "given 0 to 5, needed from 0 to the 6 rows"),
+        ({"offsets": torch.tensor([1, 2, 2, 5, 6])}, "given 1 to 6"),
+        (
+            {"weights": torch.zeros(4)},
+            r"weights: given float32 \[4\], needed .* \[6\], one for each item",
+        ),
+        (
+            {"weights": torch.zeros(8)},
+            r"weights: given float32 \[8\], needed .* \[6\], one for each item",
+        ),
+        ({"weights": torch.zeros(6, 2)}, r"weights: given float32 \[6, 2\]"),
+        ({"weights": torch.tensor(1.0)}, r"weights: given float32 \[\]"),
+        (
+            {"weights": torch.tensor([0.5, 0.5, 0.2, -0.3, 0.5, 1.0])},
+            "negative one for item 1 of instance 2",
+        ),
+        (
+            {"head_weight": torch.ones(3, 5)},
+            r"head_weight: given float32 \[3, 5\], needed .* \[C, 2\]",
+        ),
+        ({"head_weight": torch.ones(1, 2)}, r"head_weight: given .*, needed .* with C at least 2"),
+        (
+            {"head_weight": torch.tensor([[1, 1], [NAN, 1], [1, 1]])},
+            "head_weight: given NaN or infinity for class 1",
+        ),
+        (
+            {"head_bias": torch.tensor(1.0)},
+            r"head_bias: given .* \[\], needed .* \[3\] or \[4, 3\]",
+        ),
+        (
+            {"head_bias": torch.zeros(5, 3)},
+            r"head_bias: given .* \[5, 3\], needed .* \[3\] or \[4, 3\]",
+        ),
+        ({"head_bias": torch.tensor([0, 0, -INF])}, "head_bias: given NaN or infinity for class 2"),
+        (
+            {"labels": torch.zeros(3, dtype=torch.int64)},
+            r"labels: given int64 \[3\], needed .* \[4\], one",
+        ),
+        ({"labels": torch.zeros(4, 2, dtype=torch.int64)}, r"labels: given int64 \[4, 2\]"),
+        ({"labels": torch.tensor([0.0, 1.0, 2.0, NAN])}, "labels: given float32 .* int32 or int64"),
+        (
+            {"labels": torch.tensor([0, 1, 3, 0])},
+            "labels: given 3 for instance 2, needed .* from 0 to 2",
+        ),
+        ({"labels": torch.tensor([0, -2, 1, 0])}, "labels: given -2 for instance 1"),
+        ({"ids": torch.zeros(4)}, "ids: given float32"),
+        ({"logits": torch.zeros(4)}, r"logits: given float32 \[4\], needed .* \[4, 3\]"),
+        ({"logits": torch.zeros(4, 9)}, r"logits: given float32 \[4, 9\], needed .* \[4, 3\]"),
+        ({"logits": torch.zeros(4, 0)}, r"logits: given float32 \[4, 0\], needed .* \[4, 3\]"),
+        (
+            {"logits": torch.tensor([[0, 0, 0], [0, NAN, 0]] * 2)},
+            "logits: given NaN for instance 1",
+        ),
     ],
 )
 def test_files_that_do_not_fit(
@@ -134,9 +173,9 @@ def test_files_that_do_not_fit(
 def test_mistakes_are_found_in_any_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_ITEMS", 2)
     for changes, message in (
-        ({"weights": torch.tensor([0.5, 0.5, 0.2, 0.3, 0.5, -1.0])}, "instance 3 .* at item 0"),
-        ({"labels": torch.tensor([0, 1, 2, 3])}, "labels of instance 3 is 3"),
-        ({"logits": torch.tensor([[0.0] * 3] * 3 + [[NAN] * 3])}, "logits of instance 3 hold"),
+        ({"weights": torch.tensor([0.5, 0.5, 0.2, 0.3, 0.5, -1.0])}, "item 0 of instance 3"),
+        ({"labels": torch.tensor([0, 1, 2, 3])}, "labels: given 3 for instance 3"),
+        ({"logits": torch.tensor([[0.0] * 3] * 3 + [[NAN] * 3])}, "given NaN for instance 3"),
     ):
         path = write(tmp_path / "x.safetensors", **changes)
         with pytest.raises(RunError, match=message):
@@ -158,8 +197,8 @@ def test_instances_that_are_not_finite_are_read(tmp_path: Path) -> None:
 def test_no_file_and_no_safetensors_file(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no such file"):
         TensorSource(tmp_path / "absent")
-    with pytest.raises(RunError, match="is a folder; a safetensors file is needed"):
+    with pytest.raises(RunError, match="given a folder, needed a safetensors file"):
         TensorSource(tmp_path)
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(RunError, match="not a safetensors file"):
+    with pytest.raises(RunError, match="given no safetensors file"):
         TensorSource(tmp_path / "text")

@@ -38,7 +38,7 @@ def _entry(name: str) -> _Entry:
     if entry is None:
         if name not in _MODULES:
             names = ", ".join(repr(known) for known in ("auto", *backends()))
-            raise ValueError(f"backend: {name!r} is unknown; it must be one of {names}")
+            raise ValueError(f"backend: given {name!r}, needed one of {names}")
         try:
             register(import_module(f"{__name__}.{name}").BACKEND)
         except ImportError as error:
@@ -72,16 +72,19 @@ def choose(name: str, device_type: str, problem: Problem | None = None) -> Backe
             if backend is not None and not reasons:
                 return backend
         raise RuntimeError(
-            f"backend: no backend takes tensors on {device_type!r}; move the batch to the CPU"
+            f"backend: given tensors on {device_type!r}, needed a device that a backend takes; "
+            "move the batch to the CPU"
         )
     backend, reasons = _fits(name, device_type, problem)
     if backend is None or reasons:
-        raise RuntimeError(f"backend: {name!r} cannot run this: {'; '.join(reasons)}")
+        raise RuntimeError(
+            f"backend: given {name!r}, needed one that can run this: {'; '.join(reasons)}"
+        )
     return backend
 
 
 def _fits(name: str, device_type: str, problem: Problem | None) -> tuple[Backend | None, list[str]]:
-    """The backend, and the reasons why it cannot run this."""
+    """Find the backend, and the reasons why it cannot run this."""
     entry = _entry(name)
     backend = entry.backend
     if backend is None or entry.reasons:

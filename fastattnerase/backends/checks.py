@@ -11,17 +11,17 @@ from fastattnerase.problem import Problem, RankingKind
 def check_offsets(offsets: Tensor, items: int) -> None:
     """Raise unless `offsets` [B + 1] run from 0 to `items` and never decrease."""
     if int(offsets[0]) != 0:
-        raise ValueError(f"offsets: the first is {int(offsets[0])}, it must be 0")
+        raise ValueError(f"offsets: given {int(offsets[0])} as the first, needed 0")
     decreasing = offsets[1:] < offsets[:-1]  # [B]
     if bool(decreasing.any()):
         b = int(decreasing.long().argmax())
         raise ValueError(
-            f"offsets: decrease at instance {b}, from {int(offsets[b])} to {int(offsets[b + 1])}; "
-            "they must never decrease"
+            f"offsets: given {int(offsets[b])} and then {int(offsets[b + 1])} for instance {b}, "
+            "needed numbers that never decrease"
         )
     if int(offsets[-1]) != items:
         raise ValueError(
-            f"offsets: the last is {int(offsets[-1])}, it must be the number of items, {items}"
+            f"offsets: given {int(offsets[-1])} as the last, needed the number of items, {items}"
         )
 
 
@@ -35,8 +35,8 @@ def check_contents(problem: Problem) -> None:
             instance, position, row = _locate(problem.offsets, negative)
             weight = float(problem.attention[row].min())
             raise ValueError(
-                f"weights: instance {instance} has the negative weight {weight:g} at position "
-                f"{position}; weights must be 0 or more"
+                f"weights: given {weight:g} at position {position} of instance {instance}, needed "
+                "0 or more"
             )
     for kind, arg in zip(problem.rankings, problem.ranking_args, strict=True):
         if kind == RankingKind.GIVEN_KEYS:
@@ -44,15 +44,15 @@ def check_contents(problem: Problem) -> None:
             if bool(nan.any()):
                 instance, position, _ = _locate(problem.offsets, nan)
                 raise ValueError(
-                    f"rankings: the ranking scores of instance {instance} are NaN at position "
-                    f"{position}; they must be numbers"
+                    f"rankings: given NaN at position {position} of instance {instance}, needed "
+                    "numbers"
                 )
         elif kind == RankingKind.GIVEN_ORDER:
             _check_order(problem.offsets, problem.orders[arg])
 
 
 def _locate(offsets: Tensor, marked: Tensor) -> tuple[int, int, int]:
-    """The instance, position and row of the first marked item."""
+    """Find the instance, position and row of the first marked item."""
     row = int(marked.long().argmax())
     instance = int(torch.searchsorted(offsets, torch.tensor(row).to(offsets), right=True)) - 1
     return instance, row - int(offsets[instance]), row
@@ -72,6 +72,6 @@ def _check_order(offsets: Tensor, order: Tensor) -> None:
         given = order[int(offsets[b]) : int(offsets[b + 1])]
         shown = ", ".join(str(int(x)) for x in given[:8]) + (", …" if len(given) > 8 else "")
         raise ValueError(
-            f"rankings: the order of instance {b}, [{shown}], is no permutation of "
+            f"rankings: given the order [{shown}] for instance {b}, needed a permutation of "
             f"0 … {len(given) - 1}"
         )

@@ -21,11 +21,11 @@ class ReferenceBackend:
     devices = ("cpu", "cuda", "mps", "xpu")
 
     def unavailable(self) -> list[str]:
-        """It runs wherever torch does."""
+        """Give no reason: it runs wherever torch does."""
         return []
 
     def unsupported(self, problem: Problem) -> list[str]:
-        """It takes every problem."""
+        """Give no reason: it takes every problem."""
         return []
 
     def sweep(self, problem: Problem, out: Outputs) -> None:

@@ -1,10 +1,20 @@
 """The `fastattnerase` command: one file a command, and what they share."""
 
+from __future__ import annotations
+
+import sys
+
+from fastattnerase.extras import MissingPackageError, needs
+
 
 def main() -> None:
     """Run the command line."""
-    from fastattnerase.cli.app import app
-    from fastattnerase.cli.console import prepare
-
+    try:
+        with needs("cli"):
+            from fastattnerase.cli.app import app
+            from fastattnerase.cli.console import prepare
+    except MissingPackageError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(2)
     prepare()
     app()

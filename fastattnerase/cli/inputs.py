@@ -256,7 +256,7 @@ def _documents(
         }
     texts = tokenise(examples, line_breaks=trained.line_breaks, sentences=trained.sentences)
     dataset = encode(texts, loaded.vocabulary, max_tokens=trained.max_tokens)
-    # Models saved by the library or by studies may tell nothing of their test split.
+    # Models saved by the library or by studies may lack the hash of their test split.
     judged = loaded.metadata.get("test_documents_hash")
     if data is None and judged is not None and dataset.digest() != judged:
         raise RunError(

@@ -22,7 +22,7 @@ from fastattnerase.cli.inputs import (
 from fastattnerase.cli.options import Offer, command
 from fastattnerase.data.config import DataConfig
 from fastattnerase.models.config import ModelConfig
-from fastattnerase.models.train_config import TrainConfig, jain_wallace
+from fastattnerase.models.train_config import TrainConfig, jain_wallace_training
 
 _FILES = ("path", "train", "dev", "test")
 _RECIPES = ("serrano-smith", "jain-wallace")
@@ -86,7 +86,7 @@ def train(
     if training not in _RECIPES:
         raise UsageError(f"--training: given {training!r}, needed {' or '.join(_RECIPES)}")
     if training == "jain-wallace":
-        config = jain_wallace(epochs=config.epochs)
+        config = jain_wallace_training(epochs=config.epochs)
     own = stem(Path(rows))
     folder = out_folder or Path("runs") / f"{own}-{model.kind}{model.encoder}"
     train_and_save(

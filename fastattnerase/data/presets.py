@@ -99,7 +99,7 @@ def clean_review(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Preset:
+class DataPreset:
     """A data set: where it is, how it is cleaned, filtered and split.
 
     Attributes:
@@ -179,9 +179,9 @@ def _psytar(root: Path) -> DataConfig:
     )
 
 
-PRESETS: dict[str, Preset] = {
-    "sst": Preset("SST", _sst, clean_sentiment, 1, 5, None),
-    "imdb": Preset(
+DATA_PRESETS: dict[str, DataPreset] = {
+    "sst": DataPreset("SST", _sst, clean_sentiment, 1, 5, None),
+    "imdb": DataPreset(
         "IMDB",
         _imdb,
         clean_review,
@@ -190,7 +190,7 @@ PRESETS: dict[str, Preset] = {
         400,
         "trained on the official training half but 5,000 reviews, which are the test split",
     ),
-    "imdb_5k": Preset(
+    "imdb_5k": DataPreset(
         "IMDB 5k",
         _imdb_5k,
         clean_review,
@@ -199,7 +199,7 @@ PRESETS: dict[str, Preset] = {
         400,
         "5,000 reviews of the official training half, split 64/16/20",
     ),
-    "ag_news": Preset(
+    "ag_news": DataPreset(
         "AG News",
         _ag_news,
         clean_text,
@@ -208,7 +208,7 @@ PRESETS: dict[str, Preset] = {
         None,
         "World against Business of the 7,600-row test file, split 60/10/30",
     ),
-    "20news_sports": Preset(
+    "20news_sports": DataPreset(
         "20News sports",
         _newsgroups,
         clean_post,
@@ -217,7 +217,7 @@ PRESETS: dict[str, Preset] = {
         500,
         "official by-date split; a fifth of train is dev",
     ),
-    "psytar": Preset(
+    "psytar": DataPreset(
         "PsyTAR",
         _psytar,
         clean_text,
@@ -229,15 +229,15 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def find_preset(name: str) -> Preset:
+def find_preset(name: str) -> DataPreset:
     """Look a preset up.
 
     Raises:
         DataError: no such preset; the message lists those there are.
     """
-    if name not in PRESETS:
-        raise DataError(f"unknown data set {name!r}; known: {', '.join(PRESETS)}")
-    return PRESETS[name]
+    if name not in DATA_PRESETS:
+        raise DataError(f"data set: given {name!r}, needed one of {', '.join(DATA_PRESETS)}")
+    return DATA_PRESETS[name]
 
 
 def write_preset(

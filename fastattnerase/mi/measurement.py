@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastattnerase.extras import needs
 from fastattnerase.mi.clusters import Codebook, Labels, Quantised, quantise
 from fastattnerase.mi.config import Config
 from fastattnerase.mi.errors import MeasurementError
+from fastattnerase.mi.frames import frame
 from fastattnerase.mi.grouping import RankedStates, StreamItem, group
+from fastattnerase.mi.outputs import output_labels
 from fastattnerase.mi.ranks import choose_ranks
 from fastattnerase.statistics.correlation import (
     Correlation,
@@ -49,7 +50,6 @@ Floats = NDArray[np.float64]
 ESTIMATORS = ("plug_in", "miller_madow", "excess")
 STATISTICS = ("kendall", "weighted_product", "weighted_sum")
 
-_OUTPUT_RESTARTS = 10  # logits are few and cheap
 _DIGITS = 12  # of mutual information; what differs by less is a tie
 _CONSTANT = 1e-9  # weights that differ by less, relatively, are equal
 
@@ -192,6 +192,7 @@ def measure(
 
 
 def _measure(ranked: RankedStates, config: Config) -> Measurement:
+    """Measure grouped states."""
     choice = choose_ranks(ranked, config)
     k = choice.ranks
     used = ranked.lengths >= (k if config.instances == "all_ranks" else 1)  # [n]
@@ -209,7 +210,7 @@ def _measure(ranked: RankedStates, config: Config) -> Measurement:
             "(--constant-attention)"
         )
 
-    output, outputs = _output_labels(ranked, np.flatnonzero(used), config)  # [n]
+    output, outputs = output_labels(ranked, np.flatnonzero(used), config)  # [n]
     quantised = _quantise_states(ranked, k, used, config)
     shuffled = shuffles_of(output[used], config.shuffles, config.seed)  # [S, used]
     place = np.cumsum(used) - 1  # [n], number among the used
@@ -244,7 +245,7 @@ def _measure(ranked: RankedStates, config: Config) -> Measurement:
                 "bound": found.bound,
             }
         )
-    ranks = _frame(table)
+    ranks = frame(table)
     summary = Summary(
         instances=len(ranked) + len(ranked.left_out),
         without_attention=len(ranked.left_out),
@@ -263,7 +264,7 @@ def _measure(ranked: RankedStates, config: Config) -> Measurement:
         constant_attention=constant,
         notices=_notices(ranks, outputs, quantised, constant, config),
     )
-    instances = _frame(
+    instances = frame(
         {
             "row": ranked.rows,
             "id": ranked.ids,
@@ -291,72 +292,6 @@ def _interval(sample: Floats, confidence: float) -> tuple[float, float, float]:
     tail = 50 * (1 - confidence)
     low, high = np.percentile(defined, [tail, 100 - tail])
     return float(defined.mean()), float(low), float(high)
-
-
-# --- outputs -------------------------------------------------------------------------------------
-
-
-def _frame(content: dict[str, Any] | list[dict[str, Any]]) -> pd.DataFrame:
-    with needs("text"):
-        import pandas as pd
-    return pd.DataFrame(content)
-
-
-def _output_labels(ranked: RankedStates, used: Ints, config: Config) -> tuple[Ints, pd.DataFrame]:
-    """Label the outputs of the used instances: `[n]`, -1 elsewhere, and the table of labels."""
-    logits = ranked.logits[used]  # [U, C]
-    C = logits.shape[1]
-    values = _output_values(logits, config.output_space)  # [U, 1] or [U, C]
-    if config.output == "classes" or (config.output == "auto" and C != 2):
-        labels = ranked.labels[used]
-        what = "predicted class"
-    else:
-        book = Codebook(
-            values.copy(),
-            config.output_clusters,
-            restarts=_OUTPUT_RESTARTS,
-            seed=config.seed,
-            what="the set of outputs",
-            option="--output-clusters",
-        )
-        labels = book.labels.astype(np.int64)
-        if values.shape[1] == 1:
-            labels = book.centres[:, 0].argsort(kind="stable").argsort()[labels]  # ascending
-        labels = np.unique(labels, return_inverse=True)[1]  # without clusters that are empty
-        what = "output cluster"
-    names, sizes = np.unique(labels, return_counts=True)
-    if len(names) < 2:
-        raise MeasurementError(
-            f"all {len(used)} instances fall into one {what}, so that mutual information with it "
-            f"is 0 whatever the states are; check that the model is trained and the instances are "
-            f"of several classes, or quantise the outputs another way (--output, --output-space)"
-        )
-    single = values.shape[1] == 1
-    table = _frame(
-        {
-            "label": names.astype(np.int64),
-            "instances": sizes.astype(np.int64),
-            "low": [values[labels == x].min() if single else np.nan for x in names],
-            "high": [values[labels == x].max() if single else np.nan for x in names],
-        }
-    )
-    output = np.full(len(ranked), -1, dtype=np.int64)
-    output[used] = labels
-    return output, table
-
-
-def _output_values(logits: Floats, space: Literal["logit", "probability"]) -> Floats:
-    """Give what stands for an output: one number with two classes, else C: [U, C] to [U, 1|C]."""
-    if logits.shape[1] == 2:
-        difference = logits[:, 1:] - logits[:, :1]  # [U, 1]
-        if space == "logit":
-            return difference
-        return np.asarray(0.5 * (1 + np.tanh(difference / 2)))
-    if space == "logit":
-        return np.asarray(logits - logits.mean(axis=1, keepdims=True))
-    with needs("text"):
-        from scipy.special import softmax
-    return np.asarray(softmax(logits, axis=1))
 
 
 # --- states --------------------------------------------------------------------------------------
@@ -450,12 +385,13 @@ def _correlations(
             ):
                 record[name] = number
             records.append(record)
-    return _frame(records)
+    return frame(records)
 
 
 def _correlate(
     statistic: str, information: Floats, order: Floats, attention: Floats
 ) -> Correlation:
+    """Compute one rank correlation of information with attention."""
     if statistic == "kendall":
         found = kendall_tau(information, order)
     else:

@@ -29,7 +29,7 @@ class RankChoice:
 
 
 def choose_ranks(ranked: RankedStates, config: Config) -> RankChoice:
-    """Choose the number of ranks to measure, `k`; `Config` tells the rules.
+    """Choose the number of ranks to measure, `k`, by the rules of `Config`.
 
     Args:
         ranked: the grouped states.

@@ -39,7 +39,7 @@ def require_writable(folder: Path) -> None:
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not nearest.is_dir():
         raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(nearest))
-    try:  # rights alone do not tell: some file systems take no folders
+    try:  # permissions are not enough: some file systems take no folders
         os.rmdir(tempfile.mkdtemp(dir=nearest))
     except OSError as error:
         raise OSError(

@@ -17,7 +17,7 @@ class TrainConfig:
 
     Adam on the cross-entropy; the best epoch is kept. By default that is the one of the best dev
     accuracy, and the learning rate is halved after every epoch without a better one (Serrano &
-    Smith 2019, code). `jain_wallace` gives the settings of Jain & Wallace.
+    Smith 2019, code). `jain_wallace_training` gives the settings of Jain & Wallace.
 
     Attributes:
         epochs: Largest number of epochs.
@@ -105,7 +105,7 @@ class TrainConfig:
         return cls(**values)
 
 
-def jain_wallace(*, epochs: int = 8, seed: int = 0) -> TrainConfig:
+def jain_wallace_training(*, epochs: int = 8, seed: int = 0) -> TrainConfig:
     """Give the training of Jain & Wallace's single-sequence models, which Wen et al. took over.
 
     AMSGrad Adam with rate 0.001, weight decay 1e-5 but on attention, class weights, losses summed
@@ -122,7 +122,7 @@ def jain_wallace(*, epochs: int = 8, seed: int = 0) -> TrainConfig:
         Jain & Wallace 2019, code; Wen, Subbalakshmi and Yang 2022, appendix A.
 
     Example:
-        >>> jain_wallace().weight_decay
+        >>> jain_wallace_training().weight_decay
         1e-05
     """
     return TrainConfig(

@@ -100,7 +100,7 @@ class UniformAttention(Attention):
         return values.new_zeros(len(values))  # [T]
 
 
-def jain_wallace(
+def jain_wallace_model(
     encoder: str = "bilstm",
     attention: str = "additive",
     mechanism: str = "softmax",
@@ -131,7 +131,7 @@ def jain_wallace(
         Wen, Subbalakshmi and Yang 2022, appendix A; Jain & Wallace 2019, code.
 
     Example:
-        >>> jain_wallace("cnn", "dot").attention_size
+        >>> jain_wallace_model("cnn", "dot").attention_size
         80
     """
     size = channels if encoder == "cnn" else hidden_size

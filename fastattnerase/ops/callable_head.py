@@ -16,7 +16,7 @@ from fastattnerase.ops.own_rankings import keys_of
 from fastattnerase.ops.plan import Plan
 from fastattnerase.problem import BIT, Outputs, RankingKind, allocate, as_outputs
 from fastattnerase.rankings import by_kind, resolve
-from fastattnerase.reference.divergence import js_divergence, kl_divergence
+from fastattnerase.reference.prefixes import CURVES
 from fastattnerase.reference.single import Singles, singles
 from fastattnerase.status import Status
 
@@ -161,8 +161,8 @@ class _CallableSweep:
                 logits = self.head(start, instances)  # [m, C]
             if not logits.requires_grad:
                 raise ValueError(
-                    "head: its logits carry no gradient to the pooled vectors, which the "
-                    "gradient rankings need"
+                    "head: given logits without a gradient, needed one with respect to the pooled "
+                    "vectors for rankings by gradient"
                 )
             (slope,) = torch.autograd.grad(logits, start, _decision_slope(logits.detach()))
             first, last = int(instances[0]), int(instances[-1])
@@ -202,8 +202,7 @@ class _CallableSweep:
         batch, C, R = self.batch, self.bias.shape[1], len(self.plan.kinds)
         results = allocate(batch.packed[0], batch.offsets, C, R, self.wants)
         out = as_outputs(results, self.wants)
-        names = ("flip_label", "js", "kl", "drop")
-        wanted = {n: t for n in names if (t := getattr(out, f"single_{n}")) is not None}  # [T] each
+        wanted = out.wanted("single_")  # [T] each
         alone = self._place_rankings(bool(wanted))
         if alone:
             for name, tensor in wanted.items():
@@ -259,22 +258,15 @@ class _CallableSweep:
         out.flip_label[row] = decision[at].masked_fill(never, -1)
         out.removed_mass[row] = other_mass[at].masked_fill(never, torch.nan)
 
-        original = self.original[instance]  # [P, C]
-        if out.curve_js is not None:
-            out.curve_js[row] = js_divergence(logits, original)
-        if out.curve_kl is not None:
-            out.curve_kl[row] = kl_divergence(logits, original)
-        if out.curve_label_prob is not None:
-            probability = logits.softmax(1).gather(1, label.clamp(min=0)[:, None])[:, 0]  # [P]
-            out.curve_label_prob[row] = probability.masked_fill(label < 0, torch.nan)
+        for name, tensor in out.wanted("curve_").items():
+            if name in CURVES:
+                tensor[row] = CURVES[name](logits, self.original[instance], label)
         if out.curve_decision is not None:
             out.curve_decision[row] = decision
-        if out.curve_logits is not None:
-            out.curve_logits[row] = logits
 
 
 def _decision_slope(logits: Tensor) -> Tensor:
-    """∂d/∂z of d = max_c softmax(z)_c without cancellation: [m, C] to [m, C].
+    """Compute ∂d/∂z, d = max_c softmax(z)_c, without cancellation: [m, C] to [m, C].
 
     For the label `p_y Σ_{c≠y} p_c`, for the other classes `−p_y p_c`.
     """

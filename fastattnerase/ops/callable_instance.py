@@ -34,18 +34,18 @@ class CheckedHead:
         logits = self._batch.call_head(pooled, instances)
         M = len(pooled)
         if not isinstance(logits, Tensor):
-            raise TypeError(f"head: returned {type(logits).__name__}, needed a tensor [{M}, C]")
+            raise TypeError(f"head: given {type(logits).__name__} back, needed logits [{M}, C]")
         if logits.ndim != 2 or logits.shape[0] != M or logits.shape[1] == 0:
             raise ValueError(
-                f"head: returned {list(logits.shape)} for {M} pooled vectors, needed [{M}, C]"
+                f"head: given logits {list(logits.shape)} for {M} pooled vectors, needed [{M}, C]"
             )
         if not logits.is_floating_point():
-            raise TypeError(f"head: returned {logits.dtype}, needed a float type")
+            raise TypeError(f"head: given logits of {logits.dtype}, needed a float type")
         if logits.device != pooled.device:
-            raise ValueError(f"head: returned on {logits.device}, needed on {pooled.device}")
+            raise ValueError(f"head: given logits on {logits.device}, needed on {pooled.device}")
         if self._classes not in (None, logits.shape[1]):
             raise ValueError(
-                f"head: returned {logits.shape[1]} classes after {self._classes}, needed the same "
+                f"head: given {logits.shape[1]} classes after {self._classes}, needed the same "
                 "number at every call"
             )
         self._classes = logits.shape[1]

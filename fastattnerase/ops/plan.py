@@ -114,9 +114,10 @@ def check_minimal(batch: AttentionBatch, name: str) -> None:
     """Refuse the minimal set where it is not defined."""
     if batch.head is not None:
         raise ValueError(
-            f"{name}: the minimal set needs a linear head, the batch has a callable one"
+            f"{name}: given the minimal set of a batch with a callable head, needed a linear one"
         )
     if batch.num_heads > 1:
         raise ValueError(
-            f"{name}: the minimal set needs one attention head, the batch has {batch.num_heads}"
+            f"{name}: given the minimal set of a batch with {batch.num_heads} attention heads, "
+            "needed one"
         )

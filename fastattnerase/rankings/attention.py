@@ -10,7 +10,7 @@ from fastattnerase.reference.instance import Instance
 
 
 def order(instance: Instance, context: OrderContext) -> Tensor:
-    """Descending attention; with one head as given, since weights may underflow to ties."""
+    """Sort by descending attention; with one head as given, since weights may underflow to ties."""
     if instance.H == 1:
         return descending(instance.attention[:, 0])
     bad = instance.attention.isnan() | (instance.attention == float("inf"))  # [n, H]

@@ -14,14 +14,14 @@ _WORD = 2**64
 
 
 def mix64(x: int) -> int:
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014), on 64-bit words."""
+    """Mix as the finaliser of splitmix64 does (Steele, Lea and Flood 2014), on 64-bit words."""
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % _WORD
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % _WORD
     return x ^ (x >> 31)
 
 
 def random_keys(seed: int, order: int, instance_id: int, n: int) -> list[int]:
-    """One 64-bit key for each position, from the seed, the order's number and the instance's id."""
+    """Draw a 64-bit key a position from the seed, the order's number and the instance's id."""
     stream = mix64((seed + _GOLDEN) % _WORD)
     stream = mix64((stream + order + _GOLDEN) % _WORD)
     stream = mix64((stream + instance_id + _GOLDEN) % _WORD)
@@ -29,13 +29,13 @@ def random_keys(seed: int, order: int, instance_id: int, n: int) -> list[int]:
 
 
 def random_order(seed: int, order: int, instance_id: int, n: int) -> Tensor:
-    """Positions by descending key, as unsigned numbers: [n]."""
+    """Sort positions by descending key, as unsigned numbers: [n]."""
     keys = random_keys(seed, order, instance_id, n)
     return torch.tensor(sorted(range(n), key=lambda i: (-keys[i], i)), dtype=torch.int64)
 
 
 def order(instance: Instance, context: OrderContext) -> Tensor:
-    """The random order of number `context.arg`."""
+    """Draw the random order of number `context.arg`."""
     return random_order(context.seed, context.arg, instance.id, instance.n)
 
 

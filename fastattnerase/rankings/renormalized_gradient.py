@@ -11,7 +11,7 @@ from fastattnerase.reference.instance import Instance, average
 
 
 def first_order_drop(instance: Instance) -> Tensor:
-    """Σ_h a_i (g_i − ḡ_i), ḡ_i the weighted mean of g over the others, 0 without them: [n]."""
+    """Sum a_i (g_i − ḡ_i) over heads, ḡ_i the weighted mean of g over the others or 0: [n]."""
     slopes = instance.gradient  # [n, H]
     drop = torch.zeros_like(slopes[:, 0])  # [n]
     for h in range(instance.H):

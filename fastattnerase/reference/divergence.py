@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def js_divergence(logits: Tensor, original: Tensor) -> Tensor:
-    """½ KL(p‖m) + ½ KL(q‖m), m = (p + q) / 2, natural logarithm: [K, C] and [C] to [K]."""
+    """Compute ½ KL(p‖m) + ½ KL(q‖m), m = (p + q) / 2, natural logarithm: [K, C] and [C] to [K]."""
     log_q = logits.log_softmax(-1)  # [K, C]
     log_p = original.log_softmax(-1).expand_as(log_q)  # [K, C]
     log_m = log_p.logaddexp(log_q) - math.log(2)  # [K, C]
@@ -17,7 +17,7 @@ def js_divergence(logits: Tensor, original: Tensor) -> Tensor:
 
 
 def kl_divergence(logits: Tensor, original: Tensor) -> Tensor:
-    """KL(new ‖ original) = Σ_c q_c (log q_c − log p_c): [K, C] and [C] to [K]."""
+    """Compute KL(new ‖ original) = Σ_c q_c (log q_c − log p_c): [K, C] and [C] to [K]."""
     log_q = logits.log_softmax(-1)  # [K, C]
     log_p = original.log_softmax(-1)  # [C]
     return (log_q.exp() * (log_q - log_p)).sum(-1).clamp(min=0)

@@ -273,12 +273,12 @@ class LinearInstance(Instance):
 
 
 def average(sums: Tensor, mass: Tensor) -> Tensor:
-    """`sums` [K, C] divided by `mass` [K], zero where no mass survives."""
+    """Divide `sums` [K, C] by `mass` [K], zero where no mass survives."""
     return torch.where(mass[:, None] > 0, sums / mass[:, None], torch.zeros_like(sums))
 
 
 def decisions_from_margins(sums: Tensor, mass: Tensor, bias_label: int) -> Tensor:
-    """The class with the smallest sum, the lowest on ties: [K, C] and [K] to [K].
+    """Find the class with the smallest sum, the lowest on ties: [K, C] and [K] to [K].
 
     The label's own sum is exactly zero, so it wins unless another class is below it, or as low
     with a lower number. Where no mass survives the bias decides.

@@ -21,7 +21,7 @@ class Minimal:
 
 
 def margin_order(instance: LinearInstance, c: int) -> Tensor:
-    """Items by descending a_i [(s_y + b_y) − (s_c + b_c)], stable, weight zero last: [n]."""
+    """Sort items by descending a_i [(s_y + b_y) − (s_c + b_c)], stable, weight zero last: [n]."""
     margin = instance.margins[:, c]  # [n]
     if instance.underflow[0]:
         # a_i underflows, so the sort is by sign, then by log |a_i m_i| = score + log |m_i|.

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from fastattnerase.reference.divergence import js_divergence, kl_divergence
 from fastattnerase.reference.instance import LinearInstance, average, decisions_from_margins
 from fastattnerase.reference.sums import suffix_sums
+
+
+def label_probability(logits: Tensor, label: Tensor) -> Tensor:
+    """Find the probabilities of labels [K] under logits [K, C], NaN where a label is -1: [K]."""
+    own = logits.softmax(1).gather(1, label.clamp(min=0)[:, None])[:, 0]  # [K]
+    return own.masked_fill(label < 0, torch.nan)
+
+
+# Curves that follow from the logits [K, C] of points, the original's [C] or [K, C] and its label
+# at each [K].
+CURVES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "js": lambda logits, original, label: js_divergence(logits, original),
+    "kl": lambda logits, original, label: kl_divergence(logits, original),
+    "label_prob": lambda logits, original, label: label_probability(logits, label),
+    "logits": lambda logits, original, label: logits,
+}
 
 
 @dataclass
@@ -25,7 +43,7 @@ class Prefixes:
 
 
 def erase(instance: LinearInstance, order: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Decision, logits, mass and near-tie of every prefix of `order` [n], erased."""
+    """Find decision, logits, mass and near-tie of every prefix of `order` [n], erased."""
     n = instance.n
     logits = instance.bias.repeat(n + 1, 1)  # [n + 1, C]
     mass = suffix_sums(instance.weights[order].mean(1))  # [n + 1], the mean over heads

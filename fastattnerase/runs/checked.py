@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
+from fastattnerase.runs.records import fields_of, is_plain
 from fastattnerase.runs.rundir import RunError
 
 _NAMES = {
@@ -35,49 +36,40 @@ def check_table(kind: type, values: Any, place: str = "") -> None:
         ...     random_orders: int = 1
         >>> check_table(Options, {"random_orders": "two"}, "erase")
         Traceback (most recent call last):
-        fastattnerase.runs.rundir.RunError: erase.random_orders is 'two'; a whole number is \
-needed
+        fastattnerase.runs.rundir.RunError: erase.random_orders: given 'two', needed a \
+whole number
     """
     if not isinstance(values, Mapping):
-        raise RunError(f"{place} is {values!r}; a table is needed")
-    hints = get_type_hints(kind)
-    unknown = sorted(set(values) - set(hints))
+        raise RunError(f"{place}: given {values!r}, needed a table")
+    fields = fields_of(kind)
+    unknown = sorted(set(values) - set(fields))
     if unknown:
         raise RunError(
-            f"{place}{': ' if place else ''}unknown {', '.join(map(repr, unknown))}; known are "
-            f"{', '.join(hints)}"
+            f"{place or 'keys'}: given {', '.join(map(repr, unknown))}, needed some of "
+            f"{', '.join(fields)}"
         )
-    for key, value in values.items():
-        if not _fits(value, hints[key]):
-            name = f"{place}.{key}" if place else key
-            raise RunError(f"{name} is {value!r}; {_needed(hints[key])} is needed")
-    for field in dataclasses.fields(kind):
-        required = field.default is field.default_factory is dataclasses.MISSING
-        if required and field.name not in values:
-            name = f"{place}.{field.name}" if place else field.name
-            raise RunError(f"{name} is missing; {_needed(hints[field.name])} is needed")
+    for key, (hint, required) in fields.items():
+        name = f"{place}.{key}" if place else key
+        if key not in values and required:
+            raise RunError(f"{name}: given nothing, needed {_needed(hint)}")
+        if key in values and not _fits(values[key], hint):
+            raise RunError(f"{name}: given {values[key]!r}, needed {_needed(hint)}")
 
 
 def _fits(value: Any, hint: Any) -> bool:
     origin, inner = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
     if origin in (Union, types.UnionType):
         return any(_fits(value, one) for one in inner)
-    if origin is Literal:
-        return value in inner
     if origin is tuple:  # lists in files
         if not isinstance(value, (list, tuple)):
             return False
         wanted = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
         return len(value) == len(wanted) and all(map(_fits, value, wanted))
-    if origin is not None:
+    if origin is not None and origin is not Literal:
         return isinstance(value, Mapping) and all(_fits(one, inner[1]) for one in value.values())
     if dataclasses.is_dataclass(hint):
         return isinstance(value, Mapping)  # checked by itself
-    if hint in (int, float) and isinstance(value, bool):
-        return False
-    return isinstance(value, (int, float) if hint is float else hint)
+    return is_plain(value, hint)
 
 
 def _needed(hint: Any) -> str:

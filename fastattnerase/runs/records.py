@@ -103,7 +103,9 @@ def _read(hint: Any, content: Any, path: Path, place: str) -> Any:
             for number, value in enumerate(content)
         )
     if not is_plain(content, hint):
-        raise RunError(f"{path} is damaged: {place} is {content!r:.60}; delete it and run again")
+        raise RunError(
+            f"{path} is damaged: {place or 'it'} is {content!r:.60}; delete it and run again"
+        )
     return content
 
 
@@ -113,8 +115,6 @@ def is_plain(value: Any, hint: Any) -> bool:
         return True
     if get_origin(hint) is Literal:
         return value in get_args(hint)
-    if hint in (int, float) and isinstance(value, bool):
-        return False
-    if hint not in (bool, int, float, str):
-        return False
-    return isinstance(value, (int, float) if hint is float else hint)
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+    return hint in (bool, str, type(None)) and isinstance(value, hint)

@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,9 @@ def provenance() -> dict[str, Any]:
         ['machine', 'versions']
     """
     versions = {"python": platform.python_version()}
-    versions |= {name: importlib.metadata.version(name) for name in _PACKAGES}
+    for name in _PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):  # what an extra would bring
+            versions[name] = importlib.metadata.version(name)
     return {
         "versions": versions,
         "machine": {

@@ -48,7 +48,7 @@ def run(workspace: Workspace, jobs: int, watcher: Watcher) -> dict[str, Any]:
         RunError: another call works in the folder; what a unit raises.
     """
     if jobs < 1:
-        raise rundir.RunError(f"jobs is {jobs}; at least 1 is needed")
+        raise rundir.RunError(f"jobs: given {jobs}, needed at least 1")
     workspace.out.mkdir(parents=True, exist_ok=True)
     with _alone(workspace.out):
         units = workspace.units()

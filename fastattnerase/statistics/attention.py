@@ -1,4 +1,4 @@
-"""Weights of attention, and how concentrated distributions are and how far apart; float64, nats."""
+"""Attention weights, and entropy and divergences of distributions; float64, in nats."""
 
 from __future__ import annotations
 
@@ -110,6 +110,26 @@ def divergences_from_uniform(weights: Floats, offsets: Ints) -> tuple[Floats, Fl
     kl = total(times_log(weights, even))
     js = total(times_log(weights, middle) + times_log(even, middle)) / 2
     return np.maximum(kl, 0), np.maximum(js, 0)  # NaN stays
+
+
+def entropies(probabilities: Floats) -> Floats:
+    """Compute the entropy `−Σ p ln p` of several distributions; 0 ln 0 is 0.
+
+    Args:
+        probabilities: `[B, n]` float64, each row a distribution.
+
+    Returns:
+        `[B]` float64, in nats.
+
+    Example:
+        >>> import numpy as np
+        >>> from fastattnerase.statistics.attention import entropies
+        >>> entropies(np.array([[1.0, 0.0], [0.5, 0.5]])).round(4).tolist()
+        [0.0, 0.6931]
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(probabilities > 0, probabilities * np.log(probabilities), 0.0)  # [B, n]
+    return np.asarray(-terms.sum(axis=1) + 0.0)
 
 
 # --- of one distribution, by its logarithms, which are finite where weights underflow ------------

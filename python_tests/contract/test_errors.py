@@ -253,7 +253,7 @@ def test_minimal_set_is_refused_where_it_is_not_exact(runner: Runner) -> None:
 
 
 def test_a_backend_that_cannot_says_why() -> None:
-    with pytest.raises(RuntimeError, match=r"'cuda' cannot run"):
+    with pytest.raises(RuntimeError, match=r"given 'cuda', needed one that can run"):
         fae.erase_each(batch(), backend="cuda")
     reasons = fae.backends()
     assert reasons["reference"] == []

@@ -886,7 +886,7 @@ def test_validation_raises_the_exact_error(cuda):
     p = problem([3, 4], 8, 3, is_scores=False)
     p.attention[4] = -0.5
     p = replace(p, validate=True)
-    with pytest.raises(ValueError, match=r"instance 1 has the negative weight -0\.5 at position 1"):
+    with pytest.raises(ValueError, match=r"given -0\.5 at position 1 of instance 1, needed"):
         run(cuda, p)
 
 

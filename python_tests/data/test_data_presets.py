@@ -11,7 +11,7 @@ import pytest
 
 from fastattnerase.data import DataError, load_corpus
 from fastattnerase.data.presets import (
-    PRESETS,
+    DATA_PRESETS,
     clean_post,
     clean_review,
     clean_sentiment,
@@ -184,7 +184,7 @@ def test_imdb_holds_the_small_file_out(tmp_path: Path) -> None:
 
 
 def test_errors(treebank: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="unknown data set 'sst9'; known: sst, imdb"):
+    with pytest.raises(DataError, match="data set: given 'sst9', needed one of sst, imdb"):
         write_preset("sst9", treebank, tmp_path / "out")
     with pytest.raises(DataError, match="no such file"):
         write_preset("imdb_5k", treebank, tmp_path / "out")
@@ -223,5 +223,5 @@ def test_newsgroups_keep_the_official_test_split(tmp_path: Path) -> None:
 
 
 def test_every_preset_is_complete() -> None:
-    for name, preset in PRESETS.items():
+    for name, preset in DATA_PRESETS.items():
         assert preset.config(Path("root")).to_dict()["fractions"][0] > 0, name

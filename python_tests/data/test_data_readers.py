@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastattnerase.data import READERS, DataError, register_reader
+from fastattnerase.data import READERS, DataError, readers, register_reader
 from fastattnerase.data.files import open_text, split_suffix
 from fastattnerase.data.readers import find_reader
 
@@ -191,12 +191,25 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         read(tmp_path / "a.csv", "text")
 
 
+def test_a_reader_is_a_file() -> None:
+    """Every file of the folder is imported, and registers what it reads, without a list of them."""
+    folder = Path(readers.__path__[0])
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "registry"}
+    assert {reader.__module__.rpartition(".")[2] for reader in READERS.values()} == files
+    code = folder.joinpath("__init__.py").read_text()
+    assert not [name for name in files if name in code]
+
+
 def test_unknown_reader_and_taken_names() -> None:
     with pytest.raises(DataError, match=r"reader: given 'xml', needed one of .*\bcsv, .*jsonl"):
         find_reader(Path("a"), "xml")
-    with pytest.raises(ValueError, match="'csv' is registered already"):
+    with pytest.raises(
+        ValueError, match="reader: given 'csv', which is registered already, needed another"
+    ):
         register_reader("csv")(READERS["csv"])
-    with pytest.raises(ValueError, match=r"'\.tsv' belongs to reader 'tsv'"):
+    with pytest.raises(
+        ValueError, match=r"suffix: given '\.tsv', which is that of reader 'tsv', needed another"
+    ):
         register_reader("mine", (".tsv",))(READERS["csv"])
     assert "mine" not in READERS
 

@@ -21,11 +21,11 @@ from fastattnerase.models import (
     train,
     training,
 )
-from fastattnerase.models.train_config import jain_wallace
-from fastattnerase.models.wen import jain_wallace as model_config
+from fastattnerase.models.train_config import jain_wallace_training
+from fastattnerase.models.wen import jain_wallace_model
 
 MakeDataset = Callable[..., Dataset]
-SMALL = replace(model_config(embedding_size=8, hidden_size=4), seed=1)
+SMALL = replace(jain_wallace_model(embedding_size=8, hidden_size=4), seed=1)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def uneven(make_dataset: MakeDataset, count: int, seed: int) -> Dataset:
 def test_the_published_settings_learn(
     model: AttentionClassifier, make_dataset: MakeDataset, tmp_path: Path
 ) -> None:
-    config = replace(jain_wallace(epochs=8), learning_rate=0.02)
+    config = replace(jain_wallace_training(epochs=8), learning_rate=0.02)
     result = train(model, make_dataset(160, seed=1), make_dataset(60, seed=2), config, tmp_path)
     assert result.dev_accuracy >= 0.95
     assert result.best_epoch >= 2
@@ -101,7 +101,7 @@ def test_frozen_parameters_stay_and_a_killed_training_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data, dev = make_dataset(60, seed=1), make_dataset(30, seed=2)
-    config = replace(jain_wallace(epochs=4), learning_rate=0.02)
+    config = replace(jain_wallace_training(epochs=4), learning_rate=0.02)
 
     def frozen() -> AttentionClassifier:
         model = build_model(SMALL, vocabulary, 2)

@@ -25,7 +25,7 @@ from fastattnerase.models import (
     save_model,
 )
 from fastattnerase.models.mechanisms import document_noise
-from fastattnerase.models.wen import LSTMEncoder, jain_wallace
+from fastattnerase.models.wen import LSTMEncoder, jain_wallace_model
 from fastattnerase.rankings.random import random_keys
 
 MakeDataset = Callable[..., Dataset]
@@ -203,7 +203,9 @@ def test_every_combination_hands_its_own_decision_to_the_engine(
     make_dataset: MakeDataset,
 ) -> None:
     config = replace(
-        jain_wallace(encoder, attention, mechanism, embedding_size=6, hidden_size=4, channels=2),
+        jain_wallace_model(
+            encoder, attention, mechanism, embedding_size=6, hidden_size=4, channels=2
+        ),
         kind=kind,
         gumbel_evaluation="on",
     )
@@ -224,7 +226,7 @@ def test_every_combination_hands_its_own_decision_to_the_engine(
 def test_markers_are_read_but_not_attended_to(
     vocabulary: Vocabulary, make_dataset: MakeDataset
 ) -> None:
-    config = jain_wallace(embedding_size=6, hidden_size=4)
+    config = jain_wallace_model(embedding_size=6, hidden_size=4)
     vectors = torch.randn(len(vocabulary), 6, generator=torch.Generator().manual_seed(0))
     model = build_model(config, vocabulary, 2, vectors)
     assert model.state_dict()["markers"].tolist() == [[0.0] * 6] * 2
@@ -246,7 +248,9 @@ def test_markers_are_read_but_not_attended_to(
 def test_saved_and_loaded(
     vocabulary: Vocabulary, make_dataset: MakeDataset, tmp_path: Path
 ) -> None:
-    model = build_model(jain_wallace("cnn", "deep", "gumbel", embedding_size=6), vocabulary, 2)
+    model = build_model(
+        jain_wallace_model("cnn", "deep", "gumbel", embedding_size=6), vocabulary, 2
+    )
     save_model(
         tmp_path, model, vocabulary=vocabulary, classes=["n", "y"], data_config=DataConfig(path="x")
     )
@@ -276,4 +280,4 @@ def test_bad_configurations(
 
 def test_a_sigmoid_needs_two_classes(vocabulary: Vocabulary) -> None:
     with pytest.raises(ModelError, match="head: given sigmoid with 3 classes"):
-        build_model(jain_wallace(), vocabulary, 3)
+        build_model(jain_wallace_model(), vocabulary, 3)

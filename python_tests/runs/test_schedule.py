@@ -53,5 +53,5 @@ def test_ctrl_c_ends_the_units_at_work(tmp_path: Path) -> None:
 
 
 def test_no_jobs_are_none(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="jobs is 0; at least 1 is needed"):
+    with pytest.raises(ValueError, match="jobs: given 0, needed at least 1"):
         schedule.run(LongWork(tmp_path), 0, Impatient())

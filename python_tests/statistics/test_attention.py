@@ -12,6 +12,7 @@ import fastattnerase as fae
 from fastattnerase.statistics.attention import (
     attention_weights,
     divergences_from_uniform,
+    entropies,
     entropy,
     head_weights,
     js_divergence,
@@ -98,3 +99,10 @@ def test_probabilities_that_underflow_count_as_their_logarithms_say() -> None:
 def test_entropy() -> None:
     assert entropy(torch.full((8,), -math.log(8))) == pytest.approx(math.log(8), rel=1e-6)
     assert entropy(P.log()) == pytest.approx(-0.1 * math.log(0.1) - 0.9 * math.log(0.9), rel=1e-12)
+
+
+def test_entropies_of_rows_are_those_of_each() -> None:
+    rows = np.array([[1.0, 0.0, 0.0], [0.5, 0.25, 0.25], [1 / 3, 1 / 3, 1 / 3]])
+    expected = [0.0, 1.5 * math.log(2), math.log(3)]
+    np.testing.assert_allclose(entropies(rows), expected, atol=1e-15)
+    assert math.copysign(1, entropies(rows)[0]) == 1  # no -0

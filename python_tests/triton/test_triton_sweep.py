@@ -209,7 +209,7 @@ def test_checks_stop_before_anything_is_written() -> None:
         tensors["attention"][1] = -0.5
 
     given = replace(problem([3], scores=False, change=change), validate=True)
-    with pytest.raises(ValueError, match=r"weights: instance 0 has the negative weight -0\.5"):
+    with pytest.raises(ValueError, match=r"weights: given -0\.5 at position 1 of instance 0"):
         run(given)
 
 

@@ -30,10 +30,15 @@ def register_reader(name: str, suffixes: Sequence[str] = ()) -> Callable[[Reader
 
     def decorate(reader: Reader) -> Reader:
         if name in READERS:
-            raise ValueError(f"reader {name!r} is registered already")
+            raise ValueError(
+                f"reader: given {name!r}, which is registered already, needed another name"
+            )
         for suffix in suffixes:
             if suffix in _SUFFIXES:
-                raise ValueError(f"suffix {suffix!r} belongs to reader {_SUFFIXES[suffix]!r}")
+                raise ValueError(
+                    f"suffix: given {suffix!r}, which is that of reader {_SUFFIXES[suffix]!r}, "
+                    "needed another"
+                )
             _SUFFIXES[suffix] = name
         READERS[name] = reader
         return reader

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 import fastattnerase as fae
+from fastattnerase.extras import needs
 from fastattnerase.statistics.bootstrap import UNDEFINED, Estimate, means, summarise
 from fastattnerase.statistics.paired import compare
 from fastattnerase.studies.serrano_smith.config import (
     CELLS,
     EXCLUSIONS,
+    LEAST_DIFFERENCE,
     RANKINGS,
     SINGLE_RANKINGS,
     Config,
@@ -38,7 +39,8 @@ from fastattnerase.studies.serrano_smith.result import (
     without_never,
 )
 
-_NEGATIVE = 1e-9  # smaller differences of two divergences are rounding
+with needs("text"):
+    import pandas as pd
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -238,7 +240,7 @@ def _single(folder: Path, ranking: str, options: dict[str, Any]) -> SingleWeight
         delta_js=spread(delta_js, "delta_js"),
         delta_alpha=spread(table["delta_alpha"].to_numpy(), "delta_alpha"),
         expected_delta_js=spread(expected_delta_js, "expected_delta_js"),
-        negative_delta_js=shares((delta_js < -_NEGATIVE)[:, None], "negative_delta_js")[0],
+        negative_delta_js=shares((delta_js < -LEAST_DIFFERENCE)[:, None], "negative_delta_js")[0],
     )
 
 

@@ -26,6 +26,7 @@ EXCLUSIONS = ("empty", "length_1", "non_finite")
 KIND = "serrano_smith"  # what run.json says the run is
 # Raised when what run.json or result.json hold changes.
 FORMAT = 2
+LEAST_DIFFERENCE = 1e-9  # smaller differences of two divergences are rounding
 
 RandomItem = Literal["different", "uniform", "legacy"]
 NeverFlips = Literal["left_out", "minus_one", "one"]

@@ -6,7 +6,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from fastattnerase.data import DataError
 from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.serrano_smith.presets import STYLES, Style, corpus_config, preset
 from fastattnerase.studies.serrano_smith.study import MODELS, CorpusSpec, Study
 
 PAPER_NAMES = {"yahoo": "Yahoo Answers", "imdb": "IMDB", "amazon": "Amazon", "yelp": "Yelp"}
@@ -36,11 +38,8 @@ def original_study(data_root: Path, style: str) -> Study:
         >>> original_study(Path("corpora"), "paper").name  # doctest: +SKIP
         'serrano-smith-paper'
     """
-    from fastattnerase.data import DataError
-    from fastattnerase.studies.serrano_smith.presets import STYLES, Style, corpus_config, preset
-
     if style not in STYLES:
-        raise RunError(f"--preset is {style!r}; {' or '.join(STYLES)} is needed")
+        raise RunError(f"--preset: given {style!r}, needed {' or '.join(STYLES)}")
     chosen: Style = "code" if style == "code" else "paper"
     corpora, missing = [], []
     for data_set, name in PAPER_NAMES.items():

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 import fastattnerase as fae
+from fastattnerase.extras import needs
 from fastattnerase.rankings.random import random_keys
 from fastattnerase.sources import Chunk
 from fastattnerase.statistics.attention import attention_weights, divergences_from_uniform
@@ -24,6 +24,9 @@ from fastattnerase.studies.serrano_smith.config import (
     RandomItem,
 )
 from fastattnerase.studies.serrano_smith.instance_tables import ERASED, INSTANCES, MULTI, SINGLE
+
+with needs("text"):
+    import pyarrow as pa
 
 _ITEM_DRAWS = 1 << 32  # random orders number from 0, draws of single items from here
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 
+from fastattnerase.data import DataConfig
+from fastattnerase.data.word2vec import Word2VecConfig
+from fastattnerase.models import ModelConfig, TrainConfig
+from fastattnerase.studies.serrano_smith.config import Config
+
 _TEXT = """\
 # A study for `fastattnerase reproduce serrano-smith --study FILE --data-root DIR`, as TOML; a JSON
 # file with the same keys does as well. Only a corpus's name and its file of texts are needed.
@@ -62,11 +67,6 @@ def example_study() -> str:
         >>> print(example_study().splitlines()[3])
         name = "reviews"
     """
-    from fastattnerase.data import DataConfig
-    from fastattnerase.data.word2vec import Word2VecConfig
-    from fastattnerase.models import ModelConfig, TrainConfig
-    from fastattnerase.studies.serrano_smith.config import Config
-
     kinds = {
         "model": ModelConfig,
         "training": TrainConfig,

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-
+from fastattnerase.extras import needs
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import to_json
 from fastattnerase.sources import Source
@@ -22,6 +21,9 @@ from fastattnerase.studies.serrano_smith.config import FORMAT, KIND, Config
 from fastattnerase.studies.serrano_smith.erasure import head_bias, measure
 from fastattnerase.studies.serrano_smith.instance_tables import SCHEMAS
 from fastattnerase.studies.serrano_smith.result import Head, Result, load
+
+with needs("text"):
+    import pyarrow as pa
 
 _PART = 2048  # instances in one part of the tables, and at most one more batch
 

@@ -9,13 +9,17 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from fastattnerase.extras import needs
 from fastattnerase.report.figures import PANEL, STYLE, add_legend, fitted
+from fastattnerase.studies.serrano_smith.config import LEAST_DIFFERENCE
 from fastattnerase.studies.serrano_smith.result import Result, choosable
+
+with needs("report"):
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NAMES = {
     "random": "Random",
@@ -128,7 +132,7 @@ def draw_divergences(axes: Axes, result: Result) -> None:
     table = result.table("single", ["ranking", "delta_alpha", "delta_js"])
     table = table[table["ranking"] == "attention"]
     axes.axhline(0, color="#4a5058", linewidth=1)
-    negative = (table["delta_js"] < -1e-9).to_numpy()
+    negative = (table["delta_js"] < -LEAST_DIFFERENCE).to_numpy()
     for mask, colour, marker, label in (
         (~negative, COLOURS["attention"], "o", "top item matters at least as much"),
         (negative, "#c43c00", "v", "random item matters more"),

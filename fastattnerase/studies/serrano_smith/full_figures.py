@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
+from fastattnerase.extras import needs
 from fastattnerase.report.figures import STYLE, add_legend, fitted
 from fastattnerase.statistics.bootstrap import Estimate
-from fastattnerase.studies.serrano_smith.config import CELLS, RULES
+from fastattnerase.statistics.shares import wilson
+from fastattnerase.studies.serrano_smith.config import CELLS, LEAST_DIFFERENCE, RULES
 from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, fill, looks
 from fastattnerase.studies.serrano_smith.grid import Grid
 from fastattnerase.studies.serrano_smith.result import Result
 
+with needs("report"):
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
+
 _BINS = 10  # of Δα
-_NEGATIVE = 1e-9
 _MARKERS = {"random": "s", "attention": "o", "gradient": "^", "product": "D", "minimal": "*"}
 _RULE_COLOURS = {"different": "#0072b2", "uniform": "#009e73", "legacy": "#c43c00"}
 
@@ -111,7 +114,7 @@ def draw_negative_shares(axes: Axes, result: Result) -> None:
         of_bin = y[places == number]
         if not len(of_bin):
             continue
-        count = int((of_bin < -_NEGATIVE).sum())
+        count = int((of_bin < -LEAST_DIFFERENCE).sum())
         low, high = wilson(count, len(of_bin))
         middle = (edges[number] + edges[number + 1]) / 2
         axes.vlines(middle, low, high, color=COLOURS["attention"], linewidth=1.4)
@@ -124,32 +127,6 @@ def draw_negative_shares(axes: Axes, result: Result) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.set_xlabel("Δα")
     axes.set_ylabel("ΔJS < 0")
-
-
-def wilson(count: int, total: int, z: float = 1.959963984540054) -> tuple[float, float]:
-    """Give Wilson's interval of a share.
-
-    Args:
-        count: successes.
-        total: trials, at least 1.
-        z: of the coverage; default: 95 %.
-
-    Returns:
-        Its ends.
-
-    Source:
-        E. B. Wilson 1927.
-
-    Example:
-        >>> from fastattnerase.studies.serrano_smith.full_figures import wilson
-        >>> [round(end, 3) for end in wilson(0, 10)]
-        [0.0, 0.278]
-    """
-    share = count / total
-    middle = share + z * z / (2 * total)
-    half = z * np.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    scale = 1 + z * z / total
-    return max(0.0, float((middle - half) / scale)), min(1.0, float((middle + half) / scale))
 
 
 def draw_curves(axes: Axes, result: Result) -> None:

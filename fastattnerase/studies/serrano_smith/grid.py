@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
+from fastattnerase.extras import needs
 from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.study import MODELS
+
+with needs("report"):
+    import pandas as pd
 
 
 @dataclass(frozen=True)

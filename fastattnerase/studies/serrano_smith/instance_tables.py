@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from fastattnerase.extras import needs
+
+with needs("text"):
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
 
 INSTANCES = pa.schema(
     [

@@ -9,19 +9,22 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 
-import matplotlib as mpl
 import numpy as np
-import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from fastattnerase.extras import needs
 from fastattnerase.report.figures import STYLE, fitted
 from fastattnerase.studies.serrano_smith.config import RANKINGS, SINGLE_RANKINGS
 from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, fill
 from fastattnerase.studies.serrano_smith.grid import Grid
 from fastattnerase.studies.serrano_smith.result import Result
+
+with needs("report"):
+    import matplotlib as mpl
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
 
 Floats = NDArray[np.float64]
 Panel = Callable[[Axes, Result], None]

@@ -26,7 +26,7 @@ Style = Literal["paper", "code"]
 DATA_SETS = ("yahoo", "imdb", "amazon", "yelp")
 KINDS = ("han", "flan")
 ENCODERS = ("rnn", "conv", "noenc")
-PRESETS = tuple(f"{d}-{k}{e}" for d in DATA_SETS for k in KINDS for e in ENCODERS)
+MODEL_PRESETS = tuple(f"{d}-{k}{e}" for d in DATA_SETS for k in KINDS for e in ENCODERS)
 STYLES: tuple[Style, ...] = ("paper", "code")
 
 
@@ -98,7 +98,7 @@ _DATA_SETS = {
 # Accuracies on the test sets: the paper's Table 3, in percent.
 PUBLISHED_ACCURACY: Mapping[str, float] = dict(
     zip(
-        PRESETS,
+        MODEL_PRESETS,
         (
             *(74.6, 72.8, 73.1, 75.5, 73.1, 72.3),
             *(50.3, 48.9, 46.1, 49.1, 48.2, 45.4),
@@ -111,7 +111,7 @@ PUBLISHED_ACCURACY: Mapping[str, float] = dict(
 
 
 @dataclass(frozen=True)
-class Preset:
+class ModelPreset:
     """One of the 24 models.
 
     Attributes:
@@ -142,7 +142,7 @@ class Preset:
         return corpus_config(self.data_set, root, style=self.style, source=source, seed=seed)
 
 
-def preset(name: str, *, style: Style = "paper", seed: int | None = None) -> Preset:
+def preset(name: str, *, style: Style = "paper", seed: int | None = None) -> ModelPreset:
     """Give one of the 24 models by name.
 
     Both styles have the sizes, learning rates, dropout rates and patiences of the paper's appendix.
@@ -162,7 +162,7 @@ def preset(name: str, *, style: Style = "paper", seed: int | None = None) -> Pre
     - word2vec: one worker (`paper`), four (`code`), which cannot be repeated exactly.
 
     Args:
-        name: one of `PRESETS`.
+        name: one of `MODEL_PRESETS`.
         style: `paper` or `code`.
         seed: of parameters, batches and word vectors; default: 0 (`paper`), the code's torch seed
             for parameters and its Python seed for batches (`code`).
@@ -179,10 +179,10 @@ def preset(name: str, *, style: Style = "paper", seed: int | None = None) -> Pre
         >>> preset("yelp-hannoenc", style="code").model.embedding_max_norm
         1.0
     """
-    if name not in PRESETS:
-        raise ModelError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}")
+    if name not in MODEL_PRESETS:
+        raise ModelError(f"preset: given {name!r}, needed one of {', '.join(MODEL_PRESETS)}")
     if style not in STYLES:
-        raise ModelError(f"style: got {style!r}; paper or code is needed")
+        raise ModelError(f"style: given {style!r}, needed paper or code")
     data_set, _, model = name.partition("-")
     kind = next(kind for kind in KINDS if model.startswith(kind))
     encoder = model.removeprefix(kind)
@@ -227,7 +227,7 @@ def preset(name: str, *, style: Style = "paper", seed: int | None = None) -> Pre
             lr_patience=0,
         )
     word2vec = Word2VecConfig(workers=4 if code else 1, seed=seed or 0)
-    return Preset(
+    return ModelPreset(
         name,
         data_set,
         style,
@@ -352,13 +352,13 @@ def corpus_config(
         'independent'
     """
     if data_set not in _SOURCES:
-        raise DataError(f"data_set: got {data_set!r}; one of {', '.join(_SOURCES)} is needed")
+        raise DataError(f"data_set: given {data_set!r}, needed one of {', '.join(_SOURCES)}")
     if style not in STYLES:
-        raise DataError(f"style: got {style!r}; paper or code is needed")
+        raise DataError(f"style: given {style!r}, needed paper or code")
     sources = _SOURCES[data_set]
     if source is not None and source not in sources:
         raise DataError(
-            f"source: got {source!r}; for {data_set}, one of {', '.join(sources)} is needed"
+            f"source: given {source!r}, needed one of {', '.join(sources)} for {data_set}"
         )
     order = list(sources) if source is None else [source]
     if style == "code" and source is None and data_set == "yahoo":

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from fastattnerase.extras import needs
+from fastattnerase.statistics.attention import entropies
 from fastattnerase.studies.serrano_smith.config import ASCENDING, SINGLE_RANKINGS
 from fastattnerase.studies.serrano_smith.result import Result
+
+with needs("report"):
+    import pandas as pd
 
 NEVER = -1
 _PLACES = {1: "highest", 2: "2nd_highest", -1: "lowest", -2: "2nd_lowest"}
@@ -101,7 +105,7 @@ class _Tables:
         columns: dict[str, Any] = {
             "actual_label": self.instances["gold"].fillna(NEVER).astype(int).to_numpy(),
             "orig_label_guessed": self.instances["label"].to_numpy(),
-            "output_entropy": _entropy(probabilities),
+            "output_entropy": entropies(probabilities),
             "attn_entropy": np.nan_to_num(entropy, nan=NEVER),
         }
         weight = {
@@ -116,7 +120,7 @@ class _Tables:
             known = (a >= 0) & (b > 0)
             two = np.stack([a, b], axis=1) / np.where(known, a + b, 1)[:, None]
             columns[f"ratio_{name}"] = np.where(known, a / np.where(known, b, 1), NEVER)
-            columns[f"entropy_{name}"] = np.where(known, _entropy(np.abs(two)), NEVER)
+            columns[f"entropy_{name}"] = np.where(known, entropies(np.abs(two)), NEVER)
         columns |= {f"log_output_val_{c}": logits[:, c] for c in range(logits.shape[1])}
         return columns
 
@@ -173,10 +177,3 @@ class _Tables:
             "kl": self.instances["uniform_kl"].fillna(NEVER).to_numpy(),
             "js": self.instances["uniform_js"].fillna(NEVER).to_numpy(),
         }
-
-
-def _entropy(probabilities: Floats) -> Floats:
-    """Compute `−Σ p log p` of each row, natural logarithm; `[B]`."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(probabilities > 0, probabilities * np.log(probabilities), 0.0)
-    return np.asarray(-terms.sum(axis=1) + 0.0)

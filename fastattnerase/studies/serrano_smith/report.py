@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-from markupsafe import Markup
-
+from fastattnerase.extras import needs
 from fastattnerase.report import page
 from fastattnerase.report.figures import inline
 from fastattnerase.report.figures import save as save_figure
@@ -21,6 +19,10 @@ from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange
 from fastattnerase.studies.serrano_smith.result import Exhibit, Result
 from fastattnerase.studies.serrano_smith.tables import paper_tables, tables
+
+with needs("report"):
+    import pandas as pd
+    from markupsafe import Markup
 
 PAGE = "report.html"
 _LABELS = {
@@ -89,10 +91,10 @@ def build(results: Sequence[Result], folder: Path) -> Path:
     """
     names = [result.run.name for result in results]
     if not names:
-        raise RunError("no runs to report on")
+        raise RunError("runs: given none, needed at least one to report on")
     if len(set(names)) < len(names):
         raise RunError(
-            f"runs of a report need distinct names (erase --name), given: {', '.join(names)}"
+            f"names of runs: given {', '.join(names)}, needed distinct ones (erase --name)"
         )
     for part in ("figures", "tables", "paper"):
         (folder / part).mkdir(parents=True, exist_ok=True)

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from fastattnerase.extras import needs
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.studies.serrano_smith.config import FORMAT, KIND, Config
+
+with needs("text"):
+    import pandas as pd
 
 Floats = NDArray[np.float64]
 
@@ -385,7 +388,7 @@ run.json
     run, result = rundir.finished(folder, kind=KIND, again="the same `fastattnerase erase` command")
     if run.get("format") != FORMAT:
         raise rundir.RunError(
-            f"{folder} was written in format {run.get('format')}, needed is {FORMAT}; erase again "
+            f"{folder}: given a run of format {run.get('format')}, needed {FORMAT}; erase again "
             "into another directory"
         )
     aggregates = read_record(Aggregates, result, folder / rundir.RESULT)

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from fastattnerase.data import DataConfig
 from fastattnerase.data.corpus import read_rows
+from fastattnerase.extras import needs
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith.study import CorpusSpec
+
+with needs("text"):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _ROWS = 4096  # rows of a group of the file
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fastattnerase.extras import needs
 from fastattnerase.runs.checked import check_table
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith.config import Config
@@ -19,7 +20,8 @@ from fastattnerase.studies.serrano_smith.config import Config
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    with needs("text"):
+        import tomli as tomllib
 
 MODELS = tuple(kind + encoder for kind in ("HAN", "FLAN") for encoder in ("rnn", "conv", "noenc"))
 _MODEL = re.compile(r"(HAN|FLAN)(rnn|conv|noenc)")
@@ -57,31 +59,33 @@ class CorpusSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", tuple(self.models))
         if not self.slug:
-            raise RunError(f"corpus {self.name!r}: its name needs a letter or a digit")
+            raise RunError(
+                f"name of a corpus: given {self.name!r}, needed a letter or a digit in it"
+            )
         unknown = [model for model in self.models if not _MODEL.fullmatch(model)]
         if unknown or not self.models:
             raise RunError(
-                f"corpus {self.name!r}: models are {', '.join(self.models) or '(none)'}; "
-                f"known are {', '.join(MODELS)}"
+                f"models of corpus {self.name!r}: given {', '.join(self.models) or 'none'}, "
+                f"needed some of {', '.join(MODELS)}"
             )
         twice = [model for model in dict.fromkeys(self.models) if self.models.count(model) > 1]
         if twice:
             raise RunError(
-                f"corpus {self.name!r}: models names {', '.join(twice)} more than once; distinct "
-                "names are needed"
+                f"models of corpus {self.name!r}: given {', '.join(twice)} more than once, needed "
+                "distinct names"
             )
         _check_each(f"corpus {self.name!r}: each", self.each)
         if self.rows is not None and self.rows < 1:
-            raise RunError(f"corpus {self.name!r}: rows is {self.rows}; at least 1 is needed")
+            raise RunError(f"rows of corpus {self.name!r}: given {self.rows}, needed at least 1")
         if self.label_pattern is not None:
             try:
                 groups = re.compile(self.label_pattern).groups
             except re.error as error:
-                raise RunError(f"corpus {self.name!r}: label_pattern: {error}") from error
+                raise RunError(f"label_pattern of corpus {self.name!r}: {error}") from error
             if groups < 1:
                 raise RunError(
-                    f"corpus {self.name!r}: label_pattern {self.label_pattern!r} needs a group "
-                    "in brackets"
+                    f"label_pattern of corpus {self.name!r}: given {self.label_pattern!r}, needed "
+                    "a group in brackets"
                 )
 
     @property
@@ -129,10 +133,10 @@ class Study:
 
     def __post_init__(self) -> None:
         if not self.corpora:
-            raise RunError(f"study {self.name!r} has no corpora")
+            raise RunError(f"corpora of study {self.name!r}: given none, needed at least one")
         slugs = [corpus.slug for corpus in self.corpora]
         if len(set(slugs)) < len(slugs):
-            raise RunError(f"corpora of a study need distinct names, given: {', '.join(slugs)}")
+            raise RunError(f"names of corpora: given {', '.join(slugs)}, needed distinct ones")
         _check_each("models", self.models)
         self.config()
 
@@ -194,7 +198,7 @@ class Study:
             ]
             if not found:
                 names = ", ".join(f"{corpus.slug}/{model}" for corpus, model in pairs)
-                raise RunError(f"--only {pattern!r} names nothing; there are {names}")
+                raise RunError(f"--only: given {pattern!r}, needed what names some of {names}")
             chosen.update(found)
         return [pairs[i] for i in sorted(chosen)]
 
@@ -237,7 +241,7 @@ def read_study(path: Path) -> Study:
     except ValueError as error:  # both kinds of errors of syntax, and bytes that are not UTF-8
         raise RunError(f"{path}: {error}") from error
     if not isinstance(content, dict):
-        raise RunError(f"{path} holds {type(content).__name__}, not a table")
+        raise RunError(f"{path}: given {type(content).__name__}, needed a table")
     content.setdefault("name", path.stem)
     content.setdefault("corpora", [])
     try:
@@ -255,6 +259,7 @@ def read_study(path: Path) -> Study:
 
 def _check_options(study: Study) -> None:
     """Check all options of data, models and training now, not at their stage."""
+    # Only here: a report knows studies, and needs neither texts nor models.
     from fastattnerase import backends
     from fastattnerase.data import DataConfig
     from fastattnerase.data.vocabulary import Vocabulary
@@ -266,7 +271,7 @@ def _check_options(study: Study) -> None:
     able = ["auto", *(name for name, reasons in backends().items() if not reasons)]
     if study.config().backend not in able:
         raise RunError(
-            f"erase.backend is {study.config().backend!r}; one that can run here is needed: "
+            f"erase.backend: given {study.config().backend!r}, needed one that can run here: "
             f"{', '.join(able)}"
         )
     for ranking in study.config().rankings:
@@ -291,9 +296,9 @@ def _check_options(study: Study) -> None:
         check_table(DataConfig, corpus.data, f"{place}data")
         check_table(Word2VecConfig, corpus.word2vec or {}, f"{place}word2vec")
         if corpus.data.get("path") is corpus.data.get("train") is None:
-            raise RunError(f"{place}data: path or train, a file of texts, is needed")
+            raise RunError(f"{place}data: given neither path nor train, needed a file of texts")
         if corpus.data.get("vectors") is not None and corpus.word2vec is not None:
-            raise RunError(f"{place}data.vectors: give either these or word2vec")
+            raise RunError(f"{place}data.vectors: given with word2vec, needed either")
         _made(DataConfig, corpus.data, f"{place}data")
         _made(Word2VecConfig, corpus.word2vec or {}, f"{place}word2vec")
         for model in corpus.models:
@@ -326,9 +331,11 @@ def slug(name: str) -> str:
 def _check_each(name: str, each: Mapping[str, Mapping[str, Any]]) -> None:
     for model, options in each.items():
         if not _MODEL.fullmatch(model):
-            raise RunError(f"{name}: unknown {model!r}; known are {', '.join(MODELS)}")
+            raise RunError(f"{name}: given {model!r}, needed some of {', '.join(MODELS)}")
         if set(options) - {"model", "training"}:
-            raise RunError(f"{name}.{model}: {sorted(options)}; model and training are known")
+            raise RunError(
+                f"{name}.{model}: given {', '.join(sorted(options))}, needed model or training"
+            )
 
 
 def _plain(value: Any) -> Any:

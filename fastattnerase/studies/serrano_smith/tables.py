@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pandas as pd
-
+from fastattnerase.extras import needs
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.statistics.paired import Paired, compare
 from fastattnerase.studies.serrano_smith.config import CELLS, RULES
@@ -15,6 +14,9 @@ from fastattnerase.studies.serrano_smith.findings import findings
 from fastattnerase.studies.serrano_smith.grid import Grid, arrange, without_single_sentences
 from fastattnerase.studies.serrano_smith.presets import PUBLISHED_ACCURACY
 from fastattnerase.studies.serrano_smith.result import Pair, Result, Spread
+
+with needs("report"):
+    import pandas as pd
 
 STATISTICS = ("mean", "q1", "median", "q3")
 

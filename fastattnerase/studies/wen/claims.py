@@ -381,6 +381,7 @@ def _change(pairs: Sequence[Pair], tau: TauName) -> str:
 
 
 def _sentence(*parts: str) -> str:
+    """Join the parts that say something."""
     return "; ".join(part for part in parts if part)
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from fastattnerase.extras import needs
 from fastattnerase.report.figures import PANEL, STYLE
 from fastattnerase.studies.wen.options import ATTENTIONS, ENCODERS, Cell
 from fastattnerase.studies.wen.rows import (
@@ -21,6 +19,11 @@ from fastattnerase.studies.wen.rows import (
     TauName,
 )
 from fastattnerase.studies.wen.tables import Tables, grouped
+
+with needs("report"):
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which any colour vision can distinguish.
 ENCODER_COLOURS = {"bilstm": "#0072b2", "cnn": "#d98200", "mlp": "#009e73"}
@@ -58,6 +61,7 @@ def figures(tables: Tables, titles: dict[str, str]) -> Iterator[tuple[str, Figur
 
 
 def _is_normal(cell: Cell) -> bool:
+    """Say whether a cell's model is a normal one with softmax."""
     return cell.variant == "normal" and cell.mechanism == "softmax"
 
 

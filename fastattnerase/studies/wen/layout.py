@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter, methodcaller
 from typing import Any, Generic, TypeVar
 
-import pandas as pd
-
+from fastattnerase.extras import needs
 from fastattnerase.studies.wen.claims import Claim
 from fastattnerase.studies.wen.options import ATTENTIONS
 from fastattnerase.studies.wen.rows import (
@@ -28,6 +27,9 @@ from fastattnerase.studies.wen.rows import (
     TauName,
 )
 from fastattnerase.studies.wen.tables import Tables
+
+with needs("report"):
+    import pandas as pd
 
 Row = TypeVar("Row")
 Columns = dict[str, Callable[[Row], Any]]
@@ -222,6 +224,7 @@ MEANS: Layout[MeanRow] = Layout(
 
 
 def _order_columns(tau: TauName) -> Columns[OrderRow]:
+    """Give tau of each attention, and whether it falls from one to the next."""
     taus: Columns[OrderRow] = {
         f"{tau}_{attention}": lambda row, place=place: row.taus(tau)[place]  # type: ignore[misc]
         for place, attention in enumerate(ATTENTIONS)
@@ -440,9 +443,9 @@ def _kept(tau: TauName) -> Columns[GumbelCounts]:
     for noise in NOISES:
         key = (tau, noise)
         columns |= {
-            f"{tau}_{noise}": lambda row, key=key: row.kept[key].kept,  # type: ignore[misc]
-            f"{tau}_{noise}_cases": lambda row, key=key: row.kept[key].cases,  # type: ignore[misc]
-            f"{tau}_{noise}_all": lambda row, key=key: row.kept[key].all_kept,  # type: ignore[misc]
+            f"{tau}_{noise}": lambda row, key=key: row.counts[key].kept,  # type: ignore[misc]
+            f"{tau}_{noise}_cases": lambda row, key=key: row.counts[key].cases,  # type: ignore[misc]
+            f"{tau}_{noise}_all": lambda row, key=key: row.counts[key].all_kept,  # type: ignore[misc]
         }
     return columns | {f"{tau}_equal_scores_mean": lambda row: row.equal_scores_mean[tau]}
 

@@ -22,7 +22,7 @@ from fastattnerase.studies.wen.options import FIX_ATTENTION, FIX_REPRESENTATION
 from fastattnerase.studies.wen.results import AttentionShape, Divergence
 
 _BATCH_TOKENS = 32_768
-_ANEW = 1_000_003  # added to a seed for initial values that are not the base model's
+_NEW_SEED = 1_000_003  # added to a seed for initial values that are not the base model's
 
 
 class Outputs:
@@ -92,7 +92,7 @@ def fixed_attention(
     size = len(prepared.classes)
     config = replace(
         config,
-        seed=config.seed + _ANEW,  # not the base model's initial values
+        seed=config.seed + _NEW_SEED,  # not the base model's initial values
         embedding_size=base.config.embedding_size,  # that of the word vectors, where there are some
     )
     if reading == "uniform":
@@ -123,11 +123,13 @@ def fixed_attention(
 
 
 def _random_weights(seed: int, key: int, n: int) -> Tensor:
+    """Draw a document's weights uniformly from the simplex: `[n]`."""
     lengths = torch.tensor([n])
     return segment_softmax(document_noise(seed, torch.tensor([key]), lengths), lengths).float()
 
 
 def _freeze(module: nn.Module) -> None:
+    """Exclude a module's parameters from training."""
     for parameter in module.parameters():
         parameter.requires_grad_(False)
 
@@ -138,12 +140,13 @@ def _freeze(module: nn.Module) -> None:
 def fixed_representation(
     reading: str, config: ModelConfig, prepared: PreparedCorpus, base: AttentionClassifier
 ) -> AttentionClassifier:
-    """Make a model whose hidden states are not trained; attention starts anew and is.
+    """Make a model whose hidden states are not trained; its attention is initialised again.
 
     Args:
-        reading: `trained`: word vectors and encoder are the base model's, the decoder starts anew.
-            `trained_kept`: the decoder is the base model's, too, and is not trained. `random`: word
-            vectors and encoder keep their initial values, the decoder starts anew.
+        reading: `trained`: word vectors and encoder are the base model's, the decoder is
+            initialised again. `trained_kept`: the decoder is the base model's, too, and is not
+            trained. `random`: word vectors and encoder keep their initial values, the decoder is
+            initialised again.
         config: of the base model.
         prepared: the data.
         base: the trained base model.
@@ -158,8 +161,8 @@ def fixed_representation(
         raise ValueError(
             f"reading: given {reading!r}, needed one of {', '.join(FIX_REPRESENTATION)}"
         )
-    anew = replace(config, seed=config.seed + _ANEW)  # not the base model's initial values
-    model = build_model(anew, prepared.vocabulary, len(prepared.classes), prepared.embeddings)
+    config = replace(config, seed=config.seed + _NEW_SEED)  # not the base model's initial values
+    model = build_model(config, prepared.vocabulary, len(prepared.classes), prepared.embeddings)
     fixed = [name for name, _ in model.named_parameters() if _represents(name)]
     if reading == "trained_kept":
         fixed += [name for name, _ in model.named_parameters() if name.startswith("classifier.")]
@@ -174,6 +177,7 @@ def fixed_representation(
 
 
 def _represents(name: str) -> bool:
+    """Say whether a parameter is one of the hidden states': word vectors and encoder."""
     return name.startswith(("embedding.", "markers", "words.encoder."))
 
 
@@ -213,6 +217,7 @@ def adversary_objective(base: Outputs, strength: float, tvd: float = 0.5) -> Obj
 
 
 def _sum_within(values: Tensor, lengths: Tensor) -> Tensor:
+    """Sum within each sequence: `[T]`, `[B]` → `[B]`."""
     instance = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths)  # [T]
     return values.new_zeros(len(lengths)).index_add(0, instance, values)  # [B]
 

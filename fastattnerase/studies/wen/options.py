@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fastattnerase import mi
-from fastattnerase.data.presets import PRESETS
+from fastattnerase.data.presets import DATA_PRESETS
 from fastattnerase.fields import wrong_choices
 from fastattnerase.models import ModelConfig, TrainConfig, train_config, wen
 from fastattnerase.runs.rundir import RunError
@@ -150,8 +150,8 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, known in (
-            ("datasets", tuple(PRESETS)),
-            ("small_datasets", tuple(PRESETS)),
+            ("datasets", tuple(DATA_PRESETS)),
+            ("small_datasets", tuple(DATA_PRESETS)),
             ("encoders", ENCODERS),
             ("attentions", ATTENTIONS),
             ("mechanisms", ("softmax", "sparsemax")),
@@ -203,7 +203,7 @@ class Options:
 
     def model(self, cell: Cell) -> ModelConfig:
         """Configure the model of a cell."""
-        config = wen.jain_wallace(
+        config = wen.jain_wallace_model(
             cell.encoder,
             cell.attention,
             cell.mechanism,
@@ -226,7 +226,7 @@ class Options:
     def training(self, seed: int) -> TrainConfig:
         """Configure the training of all models but adversaries."""
         return replace(
-            train_config.jain_wallace(epochs=self.epochs, seed=seed),
+            train_config.jain_wallace_training(epochs=self.epochs, seed=seed),
             selection=self.selection,
             class_weights=self.class_weights,
             attention_weight_decay=self.attention_weight_decay,

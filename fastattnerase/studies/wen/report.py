@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from fastattnerase.extras import needs
 from fastattnerase.report import page
 from fastattnerase.report.figures import save as save_figure
 from fastattnerase.report.tables import latex
@@ -21,6 +21,9 @@ from fastattnerase.studies.wen.results import PreparedData
 from fastattnerase.studies.wen.rows import CHANCE_RULE, Measured
 from fastattnerase.studies.wen.tables import collect
 from fastattnerase.studies.wen.units import Wen
+
+with needs("report"):
+    import pandas as pd
 
 PAGE = "wen.html"
 CHANCE = " *"  # after a tau that is not different from chance
@@ -138,6 +141,7 @@ def _options(workspace: Wen) -> list[tuple[str, str]]:
 
 
 def _claim(claim: Claim) -> dict[str, str]:
+    """Write a statement and its verdict for the page."""
     verdict = {"yes": "agrees", "partly": "partly", "no": "disagrees", "": "no verdict"}
     cases = f"{claim.held} of {claim.cases}" if claim.cases else ""
     return {

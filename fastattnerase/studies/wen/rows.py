@@ -377,9 +377,9 @@ class Pair:
             return NO_SHUFFLES
         return CHANCE_BEFORE if before.chance else ""
 
-    def keeps(self, name: TauName, most: float) -> bool:
-        """Say whether tau falls by at most so much, and not to chance."""
-        return self.delta(name) <= most + SAME and self.special.tau(name).chance is False
+    def keeps(self, name: TauName, max_fall: float) -> bool:
+        """Say whether tau falls by at most `max_fall`, and not to chance."""
+        return self.delta(name) <= max_fall + SAME and self.special.tau(name).chance is False
 
 
 @dataclass(frozen=True)
@@ -466,13 +466,13 @@ class GumbelCounts:
     Attributes:
         attention: The attention, or `all`.
         models: Number of models.
-        kept: How many keep tau, by tau and noise.
+        counts: How many keep tau, by tau and noise.
         equal_scores_mean: Mean tau of the noise alone, by tau.
     """
 
     attention: str
     models: int
-    kept: dict[tuple[TauName, Noise], Kept]
+    counts: dict[tuple[TauName, Noise], Kept]
     equal_scores_mean: dict[TauName, float]
 
     @property

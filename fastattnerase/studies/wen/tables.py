@@ -211,6 +211,7 @@ def mean(values: Iterable[float]) -> float:
 
 
 def _count_chance(rows: Iterable[Measured], name: TauName) -> int:
+    """Count the models whose tau is not different from chance."""
     return sum(row.tau(name).chance is True for row in rows)
 
 
@@ -281,6 +282,7 @@ def mean_rows(grid: Sequence[Measured]) -> list[MeanRow]:
 
 
 def _mean_tau(group: list[Measured], name: TauName) -> MeanTau:
+    """Average one tau of some models."""
     return MeanTau(
         mean(row.tau(name).value for row in group),
         mean(row.tau(name).corrected for row in group),
@@ -324,6 +326,7 @@ def highest_rows(grid: Sequence[Measured]) -> list[HighestRow]:
 
 
 def _best_tau(best: Measured | None, others: list[Measured], name: TauName) -> BestTau:
+    """Compare one tau of BiLSTM with additive attention with the best of the others."""
     value = math.nan if best is None else best.tau(name).value
     # What has few ranks cannot be compared.
     comparable = [
@@ -382,11 +385,10 @@ def _adversaries(
     """Pair adversaries with their normal models."""
     rows = []
     for row in measurements:
-        apart = row.result.divergence
-        if row.cell.variant == "adversary" and apart is not None:
-            normal = _normal(softmax, row)
-            distances = (apart.tvd, apart.attention_jsd, apart.output_jsd)
-            rows.append(AdversaryRow(normal, row, *distances))
+        found = row.result.divergence
+        if row.cell.variant == "adversary" and found is not None:
+            distances = (found.tvd, found.attention_jsd, found.output_jsd)
+            rows.append(AdversaryRow(_normal(softmax, row), row, *distances))
     return rows
 
 
@@ -422,6 +424,7 @@ def gumbel_counts(gumbel: Sequence[GumbelRow]) -> list[GumbelCounts]:
 
 
 def _kept(group: list[GumbelRow], tau: TauName, noise: Noise) -> Kept:
+    """Count the models that keep one tau with Gumbel-softmax."""
     pairs = [row.pair(noise) for row in group]
     decided = [pair for pair in pairs if not pair.undecided_reason(tau)]
     return Kept(

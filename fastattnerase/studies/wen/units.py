@@ -30,7 +30,7 @@ from fastattnerase.models import (
 )
 from fastattnerase.runs import rundir
 from fastattnerase.runs.progress import Reporting
-from fastattnerase.runs.records import read_record
+from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.workspace import MANIFEST, Record, Report, Unit, Workspace
 from fastattnerase.sources import ModelSource
 from fastattnerase.studies.wen import models
@@ -106,6 +106,7 @@ class Wen(Workspace):
         return list(dict.fromkeys(cell.dataset for cell in self.cells()))
 
     def _wanted(self) -> Iterator[Cell]:
+        """List the cells that the options ask for, some more than once."""
         o = self.options
         if "grid" in o.studies:
             for seed in o.seeds:
@@ -158,6 +159,7 @@ class Wen(Workspace):
         )
 
     def _data_state(self, dataset: str) -> dict[str, Any]:
+        """Say what prepared data depend on, in the form that a cell's state has."""
         nothing = dict.fromkeys(("encoder", "attention", "mechanism", "variant"), "")
         return {
             "unit": {"dataset": dataset, **nothing, "seed": 0},
@@ -165,6 +167,7 @@ class Wen(Workspace):
         }
 
     def _state(self, cell: Cell) -> dict[str, Any]:
+        """Say what a cell's numbers depend on."""
         options = self.options.used(cell) | {"device": self.device}
         return {"unit": dataclasses.asdict(cell), "options": options}
 
@@ -185,7 +188,8 @@ class Wen(Workspace):
     def changes(self, content: dict[str, Any], unit: Unit) -> list[str] | None:
         """Compare the options in a result's file with those of now."""
         state = content["state"]
-        # Results of the first version name all options, the vectors' folder, the device apart.
+        # Results of the first version name all options, the vectors' folder, and the device beside
+        # the options.
         before = {"device": state.get("device")} | state["options"]
         if before.get("vectors") is not None:
             before["vectors"] = Path(before["vectors"]).name
@@ -215,7 +219,7 @@ class Wen(Workspace):
                 "done": record is not None,
                 "seconds": None if record is None else record.seconds,
             }
-        manifest = {"options": _jsonable(dataclasses.asdict(self.options)), "units": units}
+        manifest = {"options": to_json(self.options), "units": units}
         rundir.write_json(self.out / MANIFEST, manifest | rundir.provenance())
         return manifest
 
@@ -237,6 +241,7 @@ class Wen(Workspace):
     # --- units -----------------------------------------------------------------------------------
 
     def _prepare(self, dataset: str, folder: Path, report: Report) -> dict[str, Any]:
+        """Prepare a data set in a unit's folder."""
         o = self.options
         about = write_preset(
             dataset,
@@ -254,6 +259,7 @@ class Wen(Workspace):
         return read_prepared(folder, vectors=self.options.vectors)
 
     def _cell(self, cell: Cell, folder: Path, report: Report) -> dict[str, Any]:
+        """Train a cell's model, measure it, and keep it where others start from it."""
         prepared, data_config = self.load_data(cell.dataset)
         base = None if cell.base is None else self._load(cell.base)
         model, objective, training = self._untrained(cell, prepared, base)
@@ -316,6 +322,7 @@ class Wen(Workspace):
         return result.to_json()
 
     def _load(self, cell: Cell) -> AttentionClassifier:
+        """Load the trained model of a cell."""
         return load_model(self.folder(cell.key) / "model", device=self.device).model
 
     def _untrained(
@@ -335,8 +342,8 @@ class Wen(Workspace):
         if kind == "representation":
             model = models.fixed_representation(reading, config, prepared, base)
             return model, None, training
-        anew = replace(config, seed=config.seed + ADVERSARY_SEED)
-        model = build_model(anew, prepared.vocabulary, len(prepared.classes), prepared.embeddings)
+        config = replace(config, seed=config.seed + ADVERSARY_SEED)
+        model = build_model(config, prepared.vocabulary, len(prepared.classes), prepared.embeddings)
         imitated = models.Outputs(base, [prepared.train])
         objective = models.adversary_objective(
             imitated, self.options.strength_on(cell.dataset), self.options.tvd
@@ -398,7 +405,3 @@ def f1(decisions: Any, labels: Any) -> float:
     hits = int(((decisions == 1) & (labels == 1)).sum())
     total = int((decisions == 1).sum()) + int((labels == 1).sum())
     return 2 * hits / total if total else 0.0
-
-
-def _jsonable(values: dict[str, Any]) -> dict[str, Any]:
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}

@@ -62,17 +62,17 @@ class Miniature(Workspace):
     # --- what the numbers depend on --------------------------------------------------------------
 
     def data_state(self) -> dict[str, Any]:
-        """The file, by its size and time."""
+        """Name the file, with its size and time."""
         about = (self.data_root / DATA).stat()
         return {"files": {DATA: [about.st_size, about.st_mtime_ns]}}
 
     def erase_state(self, ranking: str) -> dict[str, Any]:
-        """The instances, and the seed where it plays a part."""
+        """Name the instances, and the seed where it plays a part."""
         before = self.digest(self.units()[0])
         return {"before": before, "seed": self.options.seed if ranking == "random" else None}
 
     def report_state(self) -> dict[str, Any]:
-        """All that is erased."""
+        """Name all that is erased."""
         return {r: self.digest(self.erasure(r)) for r in self.options.rankings}
 
     # --- the steps -------------------------------------------------------------------------------

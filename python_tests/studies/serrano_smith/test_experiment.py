@@ -407,7 +407,7 @@ def test_a_run_of_another_format_is_refused(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "run.json").read_text())
     del record["format"]
     (tmp_path / "run.json").write_text(json.dumps(record))
-    with pytest.raises(RunError, match="format None, needed is 2"):
+    with pytest.raises(RunError, match="given a run of format None, needed 2"):
         load(tmp_path)
 
 

@@ -208,13 +208,6 @@ def test_bins_are_freedmans_and_diaconis_at_most_fifty() -> None:
     assert paper_figures.bin_count(np.zeros(16)) == 4
 
 
-def test_wilsons_interval() -> None:
-    low, high = full_figures.wilson(5, 10)
-    assert low == pytest.approx(0.2366, abs=1e-4)
-    assert high == pytest.approx(0.7634, abs=1e-4)
-    assert full_figures.wilson(10, 10)[1] == pytest.approx(1)
-
-
 def test_everything_is_written(results: list[Result], tmp_path: Path) -> None:
     page = build(results, tmp_path).read_text(encoding="utf-8")
     for number in range(3, 14):

@@ -11,7 +11,7 @@ import pytest
 
 from fastattnerase.data import DataError, Vocabulary, load_corpus
 from fastattnerase.models import ModelError, build_model
-from fastattnerase.studies.serrano_smith.presets import PRESETS, STYLES, corpus_config, preset
+from fastattnerase.studies.serrano_smith.presets import MODEL_PRESETS, STYLES, corpus_config, preset
 
 # Appendix A.1: learning rate; dropout before the sentence encoder, before the document encoder, in
 # the classification layer.
@@ -28,9 +28,9 @@ APPENDIX = {
 
 
 def test_names() -> None:
-    assert len(set(PRESETS)) == 24
-    assert PRESETS[0] == "yahoo-hanrnn"
-    assert PRESETS[-1] == "yelp-flannoenc"
+    assert len(set(MODEL_PRESETS)) == 24
+    assert MODEL_PRESETS[0] == "yahoo-hanrnn"
+    assert MODEL_PRESETS[-1] == "yelp-flannoenc"
     assert preset("amazon-hanconv").title == "HANconv"
     assert preset("amazon-hanconv").published_accuracy == pytest.approx(0.553)
     assert preset("yahoo-flannoenc").published_accuracy == pytest.approx(0.723)
@@ -38,7 +38,7 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", MODEL_PRESETS)
 def test_appendix(name: str, style: str) -> None:
     found = preset(name, style=style)  # type: ignore[arg-type]
     model, train = found.model, found.train
@@ -58,7 +58,7 @@ def test_appendix(name: str, style: str) -> None:
     assert built.words.attention.project.weight.shape == (width, width)  # type: ignore[attr-defined,union-attr]
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", MODEL_PRESETS)
 def test_paper_style(name: str) -> None:
     found = preset(name, seed=7)
     assert found.train.clip_norm == 10.0
@@ -73,7 +73,7 @@ def test_paper_style(name: str) -> None:
     assert found.model.seed == found.train.seed == found.word2vec.seed == 7
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", MODEL_PRESETS)
 def test_code_style(name: str) -> None:
     found = preset(name, style="code")
     model, train = found.model, found.train
@@ -101,15 +101,15 @@ def test_code_style(name: str) -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(ModelError, match="unknown preset 'yahoo-rnn'; known: yahoo-hanrnn, "):
+    with pytest.raises(ModelError, match="preset: given 'yahoo-rnn', needed one of yahoo-hanrnn, "):
         preset("yahoo-rnn")
-    with pytest.raises(ModelError, match="style: got 'old'"):
+    with pytest.raises(ModelError, match="style: given 'old'"):
         preset("yahoo-hanrnn", style="old")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="data_set: got 'sst'"):
+    with pytest.raises(DataError, match="data_set: given 'sst'"):
         corpus_config("sst", ".")
-    with pytest.raises(DataError, match="style: got 'old'"):
+    with pytest.raises(DataError, match="style: given 'old'"):
         corpus_config("imdb", ".", style="old")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="source: got 'xml'; for imdb, one of json is needed"):
+    with pytest.raises(DataError, match="source: given 'xml', needed one of json for imdb"):
         corpus_config("imdb", ".", source="xml")
 
 

@@ -54,7 +54,7 @@ def test_only(tmp_path: Path) -> None:
     assert chosen("stars") == ["stars/FLANnoenc"]
     assert chosen("flan*") == ["films-2/FLANnoenc", "stars/FLANnoenc"]
     assert chosen("stars/*", "hanconv") == ["films-2/HANconv", "stars/FLANnoenc"]
-    with pytest.raises(RunError, match="'yelp' names nothing"):
+    with pytest.raises(RunError, match="--only: given 'yelp'"):
         chosen("yelp")
 
 
@@ -70,61 +70,88 @@ TRAINED = "[[corpora]]\nname = 'A'\nmodels = ['FLANrnn']\ndata.path = 'a'\n"
     ("text", "message"),
     [
         ("corpora = 3 = 4", "study.toml"),
-        ("name = 'x'", "has no corpora"),
+        ("name = 'x'", "corpora of study 'x': given none"),
         ("[[corpora]]\nname = 'A'", "data"),
         ("[[corpora]]\nname = '!'\n[corpora.data]", "letter or a digit"),
-        ("speed = 1\n[[corpora]]\nname = 'A'\n[corpora.data]", "unknown 'speed'"),
+        (
+            "speed = 1\n[[corpora]]\nname = 'A'\n[corpora.data]",
+            "keys: given 'speed', needed some of name",
+        ),
         (
             "[[corpora]]\nname = 'A'\nmodels = ['HANrnn', 'HANrnn']\n[corpora.data]",
-            "names HANrnn more than once; distinct names are needed",
+            "given HANrnn more than once, needed distinct names",
         ),
         ("[[corpora]]\nname = 'A'\nmodels = ['LSTM']\n[corpora.data]", "HANrnn"),
-        ("[[corpora]]\nname = 'A'\nrows = 0\n[corpora.data]", "rows is 0"),
+        ("[[corpora]]\nname = 'A'\nrows = 0\n[corpora.data]", "rows of corpus 'A': given 0"),
         ("[[corpora]]\nname = 'A'\nlabel_pattern = '('\n[corpora.data]", "label_pattern"),
-        ("[[corpora]]\nname = 'A'\nlabel_pattern = 'a'\n[corpora.data]", "needs a group"),
-        ("[erase]\nseeds = 1\n[[corpora]]\nname = 'A'\n[corpora.data]", "erase: unknown 'seeds'"),
-        ("corpora = 1", "corpora is 1; a list of tables is needed"),
-        ("corpora = [2]", r"corpora is \[2\]; a list of tables is needed"),
-        ("name = 5\n" + WHOLE, "name is 5; a text is needed"),
-        ("model = 3\n" + WHOLE, "model is 3; a table is needed"),
-        ("[[corpora]]\nname = 'A'\ndata = 5", r"corpora\[1\].data is 5; a table is needed"),
-        ("[[corpora]]\nname = 5\n[corpora.data]", r"corpora\[1\].name is 5; a text is needed"),
-        ("[[corpora]]\n[corpora.data]", r"corpora\[1\].name is missing; a text is needed"),
-        (WHOLE + "path = 7", r"corpora\[1\].data.path is 7; a text is needed"),
-        (WHOLE + "train = 'a'\nshuffle = true", r"corpora\[1\].data: unknown 'shuffle'; known are"),
-        (WHOLE + "path = 'a'\nlower_case = 1", "data.lower_case is 1; true or false is needed"),
+        (
+            "[[corpora]]\nname = 'A'\nlabel_pattern = 'a'\n[corpora.data]",
+            "needed a group in brackets",
+        ),
+        (
+            "[erase]\nseeds = 1\n[[corpora]]\nname = 'A'\n[corpora.data]",
+            "erase: given 'seeds', needed some of seed",
+        ),
+        ("corpora = 1", "corpora: given 1, needed a list of tables"),
+        ("corpora = [2]", r"corpora: given \[2\], needed a list of tables"),
+        ("name = 5\n" + WHOLE, "name: given 5, needed a text"),
+        ("model = 3\n" + WHOLE, "model: given 3, needed a table"),
+        ("[[corpora]]\nname = 'A'\ndata = 5", r"corpora\[1\].data: given 5, needed a table"),
+        ("[[corpora]]\nname = 5\n[corpora.data]", r"corpora\[1\].name: given 5, needed a text"),
+        ("[[corpora]]\n[corpora.data]", r"corpora\[1\].name: given nothing, needed a text"),
+        (WHOLE + "path = 7", r"corpora\[1\].data.path: given 7, needed a text"),
+        (
+            WHOLE + "train = 'a'\nshuffle = true",
+            r"corpora\[1\].data: given 'shuffle', needed some of",
+        ),
+        (WHOLE + "path = 'a'\nlower_case = 1", "data.lower_case: given 1, needed true or false"),
         (
             WHOLE + "path = 'a'\nfractions = [1, 2]",
-            "data.fractions is .*; a list of 3 numbers is needed",
+            "data.fractions: given .*, needed a list of 3 numbers",
         ),
         (WHOLE + "path = 'a'\nmin_count = 0", r"corpora\[1\].data: min_count: given 0"),
-        (WHOLE, r"corpora\[1\].data: path or train, a file of texts, is needed"),
-        (TRAINED + "training.epochs = 'two'", "training.epochs is 'two'; a whole number is needed"),
-        (TRAINED + "training.epochs = 2.5", "training.epochs is 2.5; a whole number is needed"),
-        (TRAINED + "training.epochs = true", "training.epochs is True; a whole number is needed"),
+        (WHOLE, r"corpora\[1\].data: given neither path nor train, needed a file"),
+        (
+            TRAINED + "training.epochs = 'two'",
+            "training.epochs: given 'two', needed a whole number",
+        ),
+        (TRAINED + "training.epochs = 2.5", "training.epochs: given 2.5, needed a whole number"),
+        (TRAINED + "training.epochs = true", "training.epochs: given True, needed a whole number"),
         (
             TRAINED + "training.epochs = 0",
             "A, FLANrnn, training: epochs: given 0, needed at least 1",
         ),
-        (TRAINED + "training.loss = 'max'", "training.loss is 'max'; 'mean' or 'sum' is needed"),
-        (TRAINED + "model.hidden_size = 'x'", "model.hidden_size is 'x'; a whole number is needed"),
+        (TRAINED + "training.loss = 'max'", "training.loss: given 'max', needed 'mean' or 'sum'"),
+        (
+            TRAINED + "model.hidden_size = 'x'",
+            "model.hidden_size: given 'x', needed a whole number",
+        ),
         (TRAINED + "model.dropout_output = nan", "A, FLANrnn, model: dropout_output: given nan"),
         (TRAINED + "model.attention = 'odd'", "A, FLANrnn, model: .*'odd'"),
         (
             TRAINED + "model.size = 3",
-            r"corpora\[1\].model: unknown 'size'; known are kind, encoder",
+            r"corpora\[1\].model: given 'size', needed some of kind, encoder",
         ),
-        (TRAINED + "each.FLANrnn.training.epochs = ''", r"each.FLANrnn.training.epochs is ''"),
-        (TRAINED + "word2vec.window = 'a'", "word2vec.window is 'a'; a whole number is needed"),
-        (TRAINED + "rows = 'all'", r"corpora\[1\].rows is 'all'; a whole number is needed"),
-        ("erase.random_orders = 'a'\n" + WHOLE, "erase.random_orders is 'a'; a whole number"),
-        ("erase.backend = 'abacus'\n" + TRAINED, "erase.backend is 'abacus'; one that can run"),
-        ("models.HANrnn = 3\n" + WHOLE, "models is .*; a table is needed"),
-        ("[models.X.model]\n[[corpora]]\nname = 'A'\n[corpora.data]", "unknown 'X'"),
+        (TRAINED + "each.FLANrnn.training.epochs = ''", r"each.FLANrnn.training.epochs: given ''"),
+        (TRAINED + "word2vec.window = 'a'", "word2vec.window: given 'a', needed a whole number"),
+        (TRAINED + "rows = 'all'", r"corpora\[1\].rows: given 'all', needed a whole number"),
+        (
+            "erase.random_orders = 'a'\n" + WHOLE,
+            "erase.random_orders: given 'a', needed a whole number",
+        ),
+        (
+            "erase.backend = 'abacus'\n" + TRAINED,
+            "erase.backend: given 'abacus', needed one that can run",
+        ),
+        ("models.HANrnn = 3\n" + WHOLE, "models: given .*, needed a table"),
+        (
+            "[models.X.model]\n[[corpora]]\nname = 'A'\n[corpora.data]",
+            "models: given 'X', needed some of HANrnn",
+        ),
         ("[models.HANrnn.sizes]\n[[corpora]]\nname = 'A'\n[corpora.data]", "sizes"),
         (
             "[[corpora]]\nname = 'A'\n[corpora.data]\n[[corpora]]\nname = 'a'\n[corpora.data]",
-            "distinct names",
+            "needed distinct ones",
         ),
     ],
 )

@@ -79,7 +79,7 @@ def test_stars_are_read_from_the_id_and_rows_are_cut(small: SerranoSmith) -> Non
     rows = pd.read_parquet(config["path"])
     assert Counter(rows["label"]) == {"1": 27, "2": 27}  # the wanted 60 are not there
     run = load(small.out / "erase" / "stars" / "flannoenc")
-    assert run.run.classes == ["1", "2"]
+    assert run.run.classes == ("1", "2")
     assert run.run.source["architecture"] == "FLANnoenc"
     assert run.run.name == "FLANnoenc on Stars"
 

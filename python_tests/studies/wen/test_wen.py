@@ -125,7 +125,7 @@ def test_tables(finished: Wen) -> None:
     assert gumbel.softmax == row
     every = tables.table_5[-1]
     assert (every.attention, every.models) == ("all", 1)
-    assert every.kept["plain", "noise_on"].all_kept == (
+    assert every.counts["plain", "noise_on"].all_kept == (
         gumbel.noise_on.plain.value >= row.plain.value
     )
 

@@ -275,7 +275,7 @@ def test_gumbel_agrees_by_the_models_that_decide() -> None:
     )
     counts = {}
     for row in gumbel_counts(rows):
-        kept = row.kept["weighted", "noise_on"]
+        kept = row.counts["weighted", "noise_on"]
         counts[row.attention] = [row.models, kept.kept, kept.cases, kept.all_kept]
     assert counts == {
         "additive": [2, 1, 2, 1], "deep": [2, 0, 1, 2], "dot": [1, 0, 0, 1], "all": [5, 1, 3, 4],

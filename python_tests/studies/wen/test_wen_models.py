@@ -13,7 +13,7 @@ from wen_study import treebank
 from fastattnerase.data import Dataset, PreparedCorpus, collate
 from fastattnerase.data.presets import read_prepared, write_preset
 from fastattnerase.models import AttentionClassifier, TrainConfig, build_model, train
-from fastattnerase.models.wen import jain_wallace
+from fastattnerase.models.wen import jain_wallace_model
 from fastattnerase.studies.wen.models import (
     Outputs,
     adversary_objective,
@@ -23,7 +23,7 @@ from fastattnerase.studies.wen.models import (
     fixed_representation,
 )
 
-CONFIG = jain_wallace(embedding_size=8, hidden_size=4, seed=3)
+CONFIG = jain_wallace_model(embedding_size=8, hidden_size=4, seed=3)
 TRAINING = TrainConfig(epochs=2, learning_rate=0.05, batch_size=16)
 
 

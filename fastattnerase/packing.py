@@ -1,0 +1,122 @@
+"""Padded tensors and lists of tensors in packed form: all items one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastattnerase.tensor_checks import (
+    check_devices,
+    check_float,
+    check_tensor,
+    offsets_of,
+    shape_of,
+)
+
+
+class Packed(NamedTuple):
+    """What a batch is made from.
+
+    Attributes:
+        values: [T, D] or [T, H, Dh].
+        offsets: where each instance's items begin, [B + 1], int64.
+        scores: [T] or [T, H], or None.
+        weights: [T] or [T, H], or None.
+        positions: the column that each item had, [T], int64; None where nothing was padded.
+    """
+
+    values: Tensor
+    offsets: Tensor
+    scores: Tensor | None
+    weights: Tensor | None
+    positions: Tensor | None = None
+
+
+def pack_padded(
+    values: Tensor,
+    scores: Tensor | None,
+    weights: Tensor | None,
+    lengths: Tensor | None,
+    mask: Tensor | None,
+) -> Packed:
+    """Pack a padded batch; the arguments are those of `AttentionBatch.from_padded`."""
+    check_float("values", values)
+    if values.ndim not in (3, 4):
+        raise ValueError(f"values: given {shape_of(values)}, needed [B, N, D] or [B, N, H, D]")
+    B, N = values.shape[:2]
+    device = values.device
+    for name, attention in (("scores", scores), ("weights", weights)):
+        if attention is not None:
+            check_float(name, attention)
+            if attention.shape != values.shape[:-1]:
+                raise ValueError(
+                    f"{name}: given {shape_of(attention)}, needed {shape_of(values[..., 0])}"
+                )
+            check_devices(values, **{name: attention})
+    keep = torch.ones(B, N, dtype=torch.bool, device=device)
+    columns = torch.arange(N, device=device)
+    if lengths is not None:
+        check_tensor("lengths", lengths)
+        if lengths.shape != (B,) or lengths.is_floating_point() or lengths.dtype == torch.bool:
+            raise ValueError(
+                f"lengths: given {lengths.dtype} {shape_of(lengths)}, needed integers [{B}]"
+            )
+        check_devices(values, lengths=lengths)
+        wrong = (lengths < 0) | (lengths > N)  # [B]
+        if bool(wrong.any()):
+            b = int(wrong.long().argmax())
+            raise ValueError(f"lengths: given {int(lengths[b])} for instance {b}, needed 0 to {N}")
+        keep &= columns < lengths[:, None]
+    if mask is not None:
+        check_tensor("mask", mask, torch.bool)
+        if mask.shape != (B, N):
+            raise ValueError(f"mask: given {shape_of(mask)}, needed [{B}, {N}]")
+        check_devices(values, mask=mask)
+        keep &= mask
+    if lengths is None and mask is None:
+        flat = [None if x is None else x.flatten(0, 1) for x in (values, scores, weights)]
+    else:
+        flat = [None if x is None else x[keep] for x in (values, scores, weights)]
+    assert flat[0] is not None
+    positions = columns.expand(B, N)[keep]
+    return Packed(flat[0], offsets_of(keep.sum(1)), flat[1], flat[2], positions)
+
+
+def pack_list(
+    values: Sequence[Tensor],
+    scores: Sequence[Tensor] | None,
+    weights: Sequence[Tensor] | None,
+) -> Packed:
+    """Pack a list of instances; the arguments are those of `AttentionBatch.from_list`."""
+    if not len(values):
+        raise ValueError("values: given an empty list, needed at least one instance")
+    for b, tensor in enumerate(values):
+        check_float(f"values[{b}]", tensor)
+        if tensor.ndim not in (2, 3) or tensor.shape[1:] != values[0].shape[1:]:
+            raise ValueError(
+                f"values: given {shape_of(tensor)} for instance {b}, needed [n, D] or [n, H, D] "
+                "with the same sizes but n for all"
+            )
+        check_devices(values[0], **{f"values[{b}]": tensor})
+    flat: dict[str, Tensor | None] = {"scores": None, "weights": None}
+    for name, attention in (("scores", scores), ("weights", weights)):
+        if attention is None:
+            continue
+        if len(attention) != len(values):
+            raise ValueError(
+                f"{name}: given {len(attention)} instances, needed {len(values)} as in values"
+            )
+        for b, tensor in enumerate(attention):
+            check_float(f"{name}[{b}]", tensor)
+            if tensor.shape != values[b].shape[:-1]:
+                raise ValueError(
+                    f"{name}: given {shape_of(tensor)} for instance {b}, needed "
+                    f"{shape_of(values[b][..., 0])}"
+                )
+            check_devices(values[0], **{f"{name}[{b}]": tensor})
+        flat[name] = torch.cat(list(attention))
+    lengths = torch.tensor([len(tensor) for tensor in values], device=values[0].device)
+    return Packed(torch.cat(list(values)), offsets_of(lengths), **flat)

@@ -1,0 +1,48 @@
+"""Checks of the tensors that are given, and two small helpers of the packed form."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def offsets_of(lengths: Tensor) -> Tensor:
+    """Offsets [B + 1] from lengths [B]."""
+    return torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int64), (1, 0))
+
+
+def unit_last_stride(tensor: Tensor) -> Tensor:
+    """The tensor itself where its last stride is 1, else a copy."""
+    if tensor.stride(-1) == 1:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def shape_of(tensor: Tensor) -> str:
+    return "[" + ", ".join(str(size) for size in tensor.shape) + "]"
+
+
+def check_tensor(name: str, tensor: Tensor, dtype: torch.dtype | None = None) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name}: given {type(tensor).__name__}, needed a tensor")
+    if dtype is not None and tensor.dtype != dtype:
+        raise TypeError(f"{name}: given {tensor.dtype}, needed {dtype}")
+
+
+def check_float(name: str, tensor: Tensor) -> None:
+    check_tensor(name, tensor)
+    if tensor.dtype not in FLOATS:
+        raise TypeError(
+            f"{name}: given {tensor.dtype}, needed float32, float64, bfloat16 or float16"
+        )
+
+
+def check_devices(values: Tensor, **others: Tensor) -> None:
+    for name, tensor in others.items():
+        if tensor.device != values.device:
+            raise ValueError(
+                f"{name}: given on {tensor.device}, needed on {values.device} as values; "
+                "move it with .to(…)"
+            )
