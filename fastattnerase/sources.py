@@ -36,7 +36,7 @@ _NAMES = _FLOATS | _INTEGERS
 class Chunk:
     """A batch of instances with what is known of them beside the attention layer.
 
-    Args:
+    Attributes:
         batch: the attention layer's values, scores or weights, offsets and head.
         gold: `[B]` int64, labels of the data, -1 for none; None where all are unknown.
         model_label: `[B]` int64, the model's own decisions; None where unknown.

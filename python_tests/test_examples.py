@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
+import itertools
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +33,20 @@ def test_examples(name: str) -> None:
 def test_there_are_modules_of_all_parts() -> None:
     assert {name.split(".")[1] for name in MODULES} == set(PARTS)
     assert fastattnerase.__doc__
+
+
+PACKAGE = Path(fastattnerase.__file__).parent
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
+def test_fields_are_documented_under_attributes(path: Path) -> None:
+    """In the docstring of the class, neither as arguments nor in strings below them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        makers = [ast.unparse(maker) for maker in (*node.decorator_list, *node.bases)]
+        if any("dataclass" in maker or maker == "NamedTuple" for maker in makers):
+            assert "\nArgs:\n" not in (ast.get_docstring(node) or ""), node.name
+        for field, below in itertools.pairwise(node.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                assert not isinstance(below.value, ast.Constant), node.name

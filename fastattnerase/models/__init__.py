@@ -1,6 +1,11 @@
-"""Attention classifiers, their parts by name, training, saving and loading."""
+"""Attention classifiers, their parts by name, training, saving and loading.
 
-from fastattnerase.models import flan, han, sequence, wen
+Every file here is imported, so that the parts that it registers are known.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
 from fastattnerase.models.attentions import ATTENTIONS, Attention
 from fastattnerase.models.base import KINDS, AttentionClassifier, ModelOutput
 from fastattnerase.models.build import build_model
@@ -35,11 +40,10 @@ __all__ = [
     "TrainResult",
     "build_model",
     "evaluate",
-    "flan",
-    "han",
     "load_model",
     "save_model",
-    "sequence",
     "train",
-    "wen",
 ]
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -35,33 +35,38 @@ def _move(value: Any, device: torch.device | str) -> Any:
 
 @dataclass(eq=False)
 class PrefixErasure(_Movable):
-    """What erasing every prefix of every ranking does; `B` instances, `R` rankings, `T` items."""
+    """What erasing every prefix of every ranking does; `B` instances, `R` rankings, `T` items.
+
+    Attributes:
+        rankings: Names of the R rows.
+        label: [B], int64: the original decision, -1 where something is not finite.
+        probabilities: [B, C]: of the original decision.
+        status: [B], int64: bits of `Status`.
+        first_flip: [R, B], int64: the smallest prefix that flips, -1 for never.
+        flip_label: [R, B], int64: the decision there, -1 for never.
+        removed_mass: [R, B], float64: attention mass erased there, NaN for never.
+        curves: From a curve's name to [R, T + B]; the points of instance b are
+            `curve_offsets[b]` to `curve_offsets[b + 1]`.
+        offsets: [B + 1], int64: where each instance's items begin.
+        order: [R, T], int64: positions, most important first; None where not asked for.
+        logits: [B, C]: of the original decision, NaN where it is not finite; None where not asked
+            for.
+        weights: [T], or [T, H] of several heads, float64: attention that sums to one over an
+            instance, NaN where a score or weight is not finite; None where not asked for.
+    """
 
     rankings: tuple[str, ...]
-    """Names of the R rows."""
     label: Tensor
-    """[B], int64: the original decision, -1 where something is not finite."""
     probabilities: Tensor
-    """[B, C]: of the original decision."""
     status: Tensor
-    """[B], int64: bits of `Status`."""
     first_flip: Tensor
-    """[R, B], int64: the smallest prefix that flips, -1 for never."""
     flip_label: Tensor
-    """[R, B], int64: the decision there, -1 for never."""
     removed_mass: Tensor
-    """[R, B], float64: attention mass erased there, NaN for never."""
     curves: dict[str, Tensor]
-    """Name to [R, T + B], of instance b the points `curve_offsets[b]` to `curve_offsets[b + 1]`."""
     offsets: Tensor
-    """[B + 1], int64: where each instance's items begin."""
     order: Tensor | None = None
-    """[R, T], int64: positions, most important first; None where not asked for."""
     logits: Tensor | None = None
-    """[B, C]: of the original decision, NaN where it is not finite; None where not asked for."""
     weights: Tensor | None = None
-    """[T], or [T, H] of several heads, float64: attention that sums to one over an instance, NaN
-    where a score or weight is not finite; None where not asked for."""
 
     @property
     def curve_offsets(self) -> Tensor:
@@ -106,22 +111,25 @@ class PrefixErasure(_Movable):
 
 @dataclass(eq=False)
 class ItemErasure(_Movable):
-    """What erasing each item alone does; `T` items of `B` instances."""
+    """What erasing each item alone does; `T` items of `B` instances.
+
+    Attributes:
+        flip_label: [T], int64: the decision without the item, -1 where it stays.
+        js: [T]: JS divergence of the class distributions with and without the item.
+        label_prob_drop: [T]: original probability of the label minus the one without the item.
+        label: [B], int64: the original decision.
+        status: [B], int64: bits of `Status`.
+        offsets: [B + 1], int64: where each instance's items begin.
+        kl: [T]: KL(without the item ‖ original), natural logarithm; None where not asked for.
+    """
 
     flip_label: Tensor
-    """[T], int64: the decision without the item, -1 where it stays."""
     js: Tensor
-    """[T]: JS divergence of the class distributions with and without the item."""
     label_prob_drop: Tensor
-    """[T]: original probability of the label minus the one without the item."""
     label: Tensor
-    """[B], int64: the original decision."""
     status: Tensor
-    """[B], int64: bits of `Status`."""
     offsets: Tensor
-    """[B + 1], int64: where each instance's items begin."""
     kl: Tensor | None = None
-    """[T]: KL(without the item ‖ original), natural logarithm; None where not asked for."""
 
     @property
     def flip(self) -> Tensor:
@@ -154,20 +162,24 @@ class ItemErasure(_Movable):
 
 @dataclass(eq=False)
 class MinimalFlipSet(_Movable):
-    """The smallest sets of items whose erasure changes the decision; `B` instances, `T` items."""
+    """The smallest sets of items whose erasure changes the decision; `B` instances, `T` items.
+
+    Attributes:
+        size: [B], int64: items of the set, -1 where no set flips.
+        flip_label: [B], int64: the decision after erasing the set, -1 where no set flips.
+        order: [T], int64: positions; the first `size` of an instance are the set (ranking
+            "minimal").
+        label: [B], int64: the original decision.
+        status: [B], int64: bits of `Status`.
+        offsets: [B + 1], int64: where each instance's items begin.
+    """
 
     size: Tensor
-    """[B], int64: items of the set, -1 where no set flips."""
     flip_label: Tensor
-    """[B], int64: the decision after erasing the set, -1 where no set flips."""
     order: Tensor
-    """[T], int64: positions; the first `size` of an instance are the set (ranking "minimal")."""
     label: Tensor
-    """[B], int64: the original decision."""
     status: Tensor
-    """[B], int64: bits of `Status`."""
     offsets: Tensor
-    """[B + 1], int64: where each instance's items begin."""
 
     def to_pandas(self) -> pd.DataFrame:
         """Make a table with a row per instance: instance, n, label, status, size, flip_label."""

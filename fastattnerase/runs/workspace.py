@@ -23,7 +23,7 @@ Report = Callable[[float], None]  # called with the share of the unit that is do
 class Unit:
     """A step of a study; two with the same key are the same.
 
-    Args:
+    Attributes:
         key: its name, and its folder in the workspace: `train/imdb/HANrnn`.
         make: called with the unit's folder and a function to tell which share is done; writes files
             and returns the unit's numbers, JSON-able. What it finds in the folder is left of a call
@@ -49,7 +49,7 @@ class Unit:
 class Record:
     """What a finished unit left.
 
-    Args:
+    Attributes:
         seconds: that its last call took.
         numbers: what its `make` returned.
     """

@@ -31,7 +31,7 @@ _MODEL = re.compile(r"(HAN|FLAN)(rnn|conv|noenc)")
 class CorpusSpec:
     """One corpus of a study.
 
-    Args:
+    Attributes:
         name: of the corpus, for reports.
         data: options of `DataConfig`; its files are relative to the data root.
         label_pattern: a regular expression; its first group, found in the label column, is the
@@ -106,7 +106,7 @@ class CorpusSpec:
 class Study:
     """What is trained on what, and how.
 
-    Args:
+    Attributes:
         name: of the study.
         corpora: the corpora, with distinct names.
         model: options of `ModelConfig` for all models.
