@@ -350,7 +350,7 @@ def test_names_in_any_script(tmp_path: Path) -> None:
 def test_runs_need_distinct_names(results: list[Result], tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"names of runs: given .*, needed distinct ones"):
         build([results[0], results[0]], tmp_path)
-    with pytest.raises(RunError, match="no runs"):
+    with pytest.raises(RunError, match="runs: given none"):
         build([], tmp_path)
 
 
