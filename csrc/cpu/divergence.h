@@ -2,8 +2,7 @@
 //
 //   JS = 1/2 KL(p || m) + 1/2 KL(q || m),  m = (p + q) / 2        KL = KL(q || p)
 //
-// From logits through log-sum-exp; log m = max(log p, log q) + log1p(exp(-|log p - log q|)) -
-// log 2.
+// From logits through log-sum-exp; the shares of one class are in fastattnerase/math.h.
 
 struct Divergence {
   double js, kl, label_probability;
@@ -32,16 +31,12 @@ inline Divergence diverge(const Instance& I, std::int64_t C, const double* logit
   double js = 0;
   double kl = 0;
   for (std::int64_t c = 0; c < C; ++c) {
-    const double lp = I.log_probability[c];
-    const double lq = log_q[c];
-    const double difference = lq - lp;
-    const double magnitude = difference < 0 ? -difference : difference;
-    const double log_m = (difference > 0 ? lq : lp) + (log1p(exp(-magnitude)) - kLog2);
-    js += I.probability[c] * (lp - log_m) + q[c] * (lq - log_m);
-    if (q[c] > 0) kl += q[c] * difference;
+    const double log_p = I.log_probability[c];
+    js += twice_js_term(I.probability[c], q[c], log_p, log_q[c]);
+    if (q[c] > 0) kl += kl_term(q[c], log_q[c], log_p);
   }
   js *= 0.5;
   js = js > 0 ? js : 0;
-  js = js < kLog2 ? js : kLog2;
+  js = js < kLn2 ? js : kLn2;
   return {js, kl > 0 ? kl : 0, q[I.label]};
 }

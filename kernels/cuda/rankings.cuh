@@ -125,7 +125,7 @@ FAE_DEV bool write_single(const V& v, const F& f, int i, double others, bool wri
 #pragma unroll 1
       for (int c = 0; c < C; ++c) {
         const double down = min_lead - lead(c);
-        kl += exp(down) / z * (down - log_z - v.log_prob[c]);
+        kl += kl_term(exp(down) / z, down - log_z, v.log_prob[c]);
       }
       write_real(p.single_kl, kDouble, v.t0 + i, kl > 0 ? kl : 0.0);
     }

@@ -25,28 +25,8 @@
 
 namespace fae {
 
-// Returns one class's share of the Jensen-Shannon divergence, natural logarithm:
-// ½ [p log(p/m) + q log(q/m)] = ¼ (p + q) [(1+x) log(1+x) + (1−x) log(1−x)], x = (p−q)/(p+q).
-// The bracket is never negative; near 0 its series Σ x^{2k} / (k (2k − 1)) does not cancel.
-FAE_DEV double js_term(double p, double q) {
-  const double s = p + q;
-  if (!(s > 0)) return 0;
-  const double x = (p - q) / s;
-  const double x2 = x * x;
-  double bracket;
-  if (x2 < 0.0025) {
-    bracket = x2 * (1 + x2 * (1.0 / 6 + x2 * (1.0 / 15 + x2 * (1.0 / 28 + x2 * (1.0 / 45)))));
-  } else {
-    const double up = 1 + x, down = 1 - x;
-    bracket = (up > 0 ? up * log1p(x) : 0.0) + (down > 0 ? down * log1p(-x) : 0.0);
-  }
-  return 0.25 * s * bracket;
-}
-
-FAE_DEV double clamp_js(double js) {
-  constexpr double kLn2 = 0.69314718055994530942;
-  return js < 0 ? 0.0 : js > kLn2 ? kLn2 : js;
-}
+// Returns a sum of js_term without what it rounded beyond [0, ln 2].
+FAE_DEV double clamp_js(double js) { return js < 0 ? 0.0 : js > kLn2 ? kLn2 : js; }
 
 // Keeps the class with the smaller value, the lower class on ties.
 FAE_DEV void take_smaller(double& value, int& c, double other, int other_c) {
@@ -287,7 +267,7 @@ FAE_NOINLINE __device__ void scan_classes() {
           const double down = min_lead - lead(c, m);
           const double q = exp(down) / z;
           js += js_term(v.prob[c], q);
-          kl += q * (down - log_z - v.log_prob[c]);
+          kl += kl_term(q, down - log_z, v.log_prob[c]);
         });
         js = clamp_js(group_sum(js, lanes));
         kl = group_sum(kl, lanes);

@@ -13,9 +13,9 @@ TABLE = Path(__file__).with_name("MUTANTS.md").read_text()
 
 def test_every_mutant_has_one_place_in_the_sources_and_one_row_in_the_table(tmp_path):
     """Instrumenting stops where a text is on no line or on several."""
-    sources = tmp_path / "cuda"
-    shutil.copytree(mutations.ROOT / "kernels" / "cuda", sources)
-    found = mutations.instrument(sources)
+    for folder in ("kernels/cuda", "csrc/include"):
+        shutil.copytree(mutations.ROOT / folder, tmp_path / folder)
+    found = mutations.instrument(tmp_path)
     rows = [line for line in TABLE.splitlines() if line.startswith("| `")]
     assert sorted(row.rsplit(" | ", 1)[0] for row in rows) == sorted(m.place for m in found)
     unexplained = set(mutations.EQUIVALENT) - {mutant.key for mutant in found}

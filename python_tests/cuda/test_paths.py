@@ -294,6 +294,19 @@ def test_the_divergence_from_a_probability_that_underflows(cuda, path, wants):
 
 
 @pytest.mark.parametrize("path", PATHS)
+def test_no_divergence_of_an_item_alone_is_negative(cuda, path):
+    """Items without weight leave the same distribution, up to rounding on either side."""
+    shared, lengths = PATHS[path]
+    use_device(shared)
+    p = problem(lengths, 8, 5, (), torch.float64, is_scores=False)
+    p.attention[::2] = 0
+    out = run(cuda, p, SINGLE_KL)
+    assert out.single_kl is not None
+    assert bool((out.single_kl >= 0).all())
+    assert bool((out.single_kl[::2] < 1e-15).all())
+
+
+@pytest.mark.parametrize("path", PATHS)
 def test_logits_and_weights_of_what_is_not_finite_or_empty(cuda, path):
     """NaN where an own weight is not finite, or any logit; the bias where nothing weighs."""
     shared, lengths = PATHS[path]

@@ -1,6 +1,8 @@
-// The mathematics that host and device share: the random generator and order-preserving keys.
+// The mathematics that host and device share: the random generator, order-preserving keys and the
+// divergences of one class.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -11,6 +13,8 @@
 #endif
 
 namespace fae {
+
+constexpr double kLn2 = 0.693147180559945309417;
 
 // The finaliser of splitmix64 (Steele, Lea & Flood 2014): a bijection of 64-bit words.
 FAE_HD std::uint64_t mix64(std::uint64_t x) {
@@ -43,5 +47,41 @@ FAE_HD std::uint64_t ordered_bits(double key) {
   std::memcpy(&bits, &key, sizeof bits);
   return (bits >> 63) ? ~bits : bits | (1ull << 63);
 }
+
+// The shares of one class in the Jensen-Shannon divergence, natural logarithm,
+//   JS = 1/2 KL(p || m) + 1/2 KL(q || m),  m = (p + q) / 2,
+// in two forms: a thread of a kernel has probabilities, for which the first takes two logarithms at
+// most; the CPU has their logarithms too, and the second takes one and an exponential.
+
+// Returns 1/2 [p log(p / m) + q log(q / m)]
+//   = 1/4 (p + q) [(1 + x) log(1 + x) + (1 - x) log(1 - x)],  x = (p - q) / (p + q).
+// The bracket is never negative; near 0 its series, the sum of x^{2k} / (k (2k - 1)), does not
+// cancel.
+FAE_HD double js_term(double p, double q) {
+  const double s = p + q;
+  if (!(s > 0)) return 0;
+  const double x = (p - q) / s;
+  const double x2 = x * x;
+  double bracket;
+  if (x2 < 0.0025) {
+    bracket = x2 * (1 + x2 * (1.0 / 6 + x2 * (1.0 / 15 + x2 * (1.0 / 28 + x2 * (1.0 / 45)))));
+  } else {
+    const double up = 1 + x, down = 1 - x;
+    bracket = (up > 0 ? up * log1p(x) : 0.0) + (down > 0 ? down * log1p(-x) : 0.0);
+  }
+  return 0.25 * s * bracket;
+}
+
+// Returns p log(p / m) + q log(q / m) from p, q and their logarithms, through
+// log m = max(log p, log q) + log1p(exp(-|log p - log q|)) - log 2.
+FAE_HD double twice_js_term(double p, double q, double log_p, double log_q) {
+  const double difference = log_q - log_p;
+  const double magnitude = difference < 0 ? -difference : difference;
+  const double log_m = (difference > 0 ? log_q : log_p) + (log1p(exp(-magnitude)) - kLn2);
+  return p * (log_p - log_m) + q * (log_q - log_m);
+}
+
+// Returns the share of one class in KL(q || p).
+FAE_HD double kl_term(double q, double log_q, double log_p) { return q * (log_q - log_p); }
 
 }  // namespace fae
