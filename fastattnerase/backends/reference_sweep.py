@@ -11,7 +11,6 @@ from fastattnerase.rankings.base import OrderContext, descending
 from fastattnerase.reference.instance import Instance, LinearInstance
 from fastattnerase.reference.minimal import minimal
 from fastattnerase.reference.prefixes import CURVES, prefixes
-from fastattnerase.reference.single import singles
 from fastattnerase.status import Status
 
 
@@ -100,10 +99,9 @@ def sweep_instance(problem: Problem, out: Outputs, index: int) -> None:
 
     alone = out.wanted("single_")
     if alone:
-        single = singles(instance)
         for name, tensor in alone.items():
-            tensor[items] = getattr(single, name).to(tensor.dtype)
-        if single.near_tie:
+            tensor[items] = getattr(instance.singles, name).to(tensor.dtype)
+        if instance.singles.near_tie:
             status |= Status.NEAR_TIE
 
     sets = out.wanted("minimal_")

@@ -17,7 +17,7 @@ from fastattnerase.ops.plan import Plan
 from fastattnerase.problem import BIT, Outputs, RankingKind, allocate, as_outputs
 from fastattnerase.rankings import by_kind, resolve
 from fastattnerase.reference.prefixes import CURVES
-from fastattnerase.reference.single import Singles, singles
+from fastattnerase.reference.single import Singles
 from fastattnerase.status import Status
 
 # Rankings that no head has a part in: the engine orders by them as it stands.
@@ -192,7 +192,7 @@ class _CallableSweep:
             for row, ranking in zip(keys, rankings.values(), strict=True):
                 row[items] = keys_of(ranking, instance, b, self.seed, self.validate)
             if wants_singles:
-                alone.append(singles(instance))
+                alone.append(instance.singles)
         for place, row in zip(rankings, keys, strict=True):
             self.plan.place(place, row)
         return alone

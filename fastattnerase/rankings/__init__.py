@@ -64,7 +64,8 @@ def register_ranking(
     - `logits` [C] and `label` of the original decision, `bias` [C], the logits of nothing;
     - `gradient` [n, H], ∂ p_label / ∂ a; `logits_without(items [m])` [m, C], the logits over
       `items` without each of them; `others(h, items [m], terms [m, K])`, the weighted sums of
-      `terms` without each of them [m, K], and their mass [m];
+      `terms` without each of them [m, K], and their mass [m]; `singles`, what erasing each item
+      alone does, its `js`, `kl`, `drop` and `flip_label` [n];
     - with a linear head `contributions` [n, H, C], `W_c · h_i`, and, with one attention head,
       `margins` [n, C], of the label over each class.
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from fastattnerase.problem import RankingKind
 from fastattnerase.rankings.base import Ranking, by_key
-from fastattnerase.reference.single import singles
 
 RANKING = Ranking(
     name="leave_one_out_drop",
     kind=RankingKind.LEAVE_ONE_OUT_DROP,
     doc="drop of the label's probability of erasing item i alone",
-    order=by_key(lambda instance: singles(instance).drop),
+    order=by_key(lambda instance: instance.singles.drop),
 )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.problem import Problem
+from fastattnerase.reference.single import Singles, singles
 from fastattnerase.reference.sums import (
     scaled_suffix_sums,
     scaled_sums_over_others,
@@ -145,6 +146,11 @@ class Instance(Attention, ABC):
     def logits_without_each(self) -> Tensor:
         """The logits without each item alone: [n, C]."""
         return self.logits_without(self.positions)
+
+    @cached_property
+    def singles(self) -> Singles:
+        """What erasing each item alone does."""
+        return singles(self)
 
     def decide_without_each(self) -> tuple[Tensor, Tensor]:
         """Decide without each item alone: labels [n], and which of them are near-ties [n]."""

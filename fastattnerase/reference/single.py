@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from fastattnerase.reference.divergence import js_divergence, kl_divergence
-from fastattnerase.reference.instance import Instance
+
+if TYPE_CHECKING:
+    from fastattnerase.reference.instance import Instance
 
 
 @dataclass
