@@ -13,8 +13,11 @@ import pytest
 
 import fastattnerase
 
-FILES = ("extras", "fields", "sources")
-PARTS = ("cli", "data", "mi", "models", "runs", "statistics", "studies")
+FILES = ("extras", "fields", "problem", "sources")
+PARTS = (
+    "cli", "data", "mi", "models", "rankings", "reference", "report", "runs", "statistics",
+    "studies",
+)  # fmt: skip
 MODULES = [
     module.name
     for part in PARTS

@@ -19,7 +19,7 @@ FILE = """
 from fastattnerase.rankings.base import Ranking, by_key
 
 RANKING = Ranking(
-    name="value_norm",
+    name="norm_in_a_file",
     kind=None,
     doc="the length of the item's vector",
     order=by_key(lambda instance: instance.values.norm(dim=(1, 2))),
@@ -111,13 +111,13 @@ def assert_as_given(batch, name, order, **options):
 
 
 def test_a_ranking_is_one_file(runner: Runner, tmp_path):
-    (tmp_path / "value_norm.py").write_text(FILE)
+    (tmp_path / "norm_in_a_file.py").write_text(FILE)
     rankings.__path__.append(str(tmp_path))
     rankings.discover()
     batch = batch_of(device=runner.device)
     order = by_hand(batch)
-    assert_as_given(batch, "value_norm", order, backend=runner.name)
-    assert fae.rank(batch, "value_norm", backend=runner.name).tolist() == order
+    assert_as_given(batch, "norm_in_a_file", order, backend=runner.name)
+    assert fae.rank(batch, "norm_in_a_file", backend=runner.name).tolist() == order
 
 
 def test_a_ranking_by_module_and_name(runner: Runner, tmp_path):

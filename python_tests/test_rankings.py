@@ -225,6 +225,6 @@ def test_names_and_kinds_are_registered_once():
         register(other)
     with pytest.raises(ValueError, match="given 'attention', which backends compute, needed"):
         register(other, overwrite=True)
-    with pytest.raises(ValueError, match="kind: given ATTENTION for 'new', needed one that is not"):
+    with pytest.raises(ValueError, match="kind: given ATTENTION for 'new', needed None"):
         register(Ranking("new", taken.kind, taken.doc, taken.order))
     assert RANKINGS["attention"] is taken

@@ -107,10 +107,10 @@ class DataPreset:
         config: from the folder of all data sets, where the files are and how they are split.
         clean: from a text to its words.
         min_documents: a word of the vocabulary is in at least so many training documents.
-        longer_than: shorter documents, and those of this length, are left out; None: the length of
-            each split's shortest.
-        shorter_than: longer documents, and those of this length, are left out; None: the length of
-            each split's longest.
+        longer_than: shorter documents, and those of this length, are left out; None, as in the
+            published preparation: each split's shortest are. -1 keeps all.
+        shorter_than: longer documents, and those of this length, are left out; None: each split's
+            longest are.
         about: what differs from the published data.
     """
 

@@ -114,10 +114,11 @@ def check_minimal(batch: AttentionBatch, name: str) -> None:
     """Refuse the minimal set where it is not defined."""
     if batch.head is not None:
         raise ValueError(
-            f"{name}: given the minimal set of a batch with a callable head, needed a linear one"
+            f"{name}: given the minimal set of a batch with a callable head, needed a linear one, "
+            "or minimal=False"
         )
     if batch.num_heads > 1:
         raise ValueError(
             f"{name}: given the minimal set of a batch with {batch.num_heads} attention heads, "
-            "needed one"
+            "needed one, or minimal=False"
         )

@@ -43,8 +43,8 @@ def register(ranking: Ranking, *, overwrite: bool = False) -> None:
     if ranking.kind is not None:
         if ranking.kind in _BY_KIND:
             raise ValueError(
-                f"kind: given {ranking.kind.name} for {ranking.name!r}, needed one that is not "
-                f"taken, as it is by {_BY_KIND[ranking.kind].name!r}"
+                f"kind: given {ranking.kind.name} for {ranking.name!r}, needed None, where no "
+                f"backend computes it, or one that {_BY_KIND[ranking.kind].name!r} has not taken"
             )
         _BY_KIND[ranking.kind] = ranking
     RANKINGS[ranking.name] = ranking
@@ -93,12 +93,12 @@ def register_ranking(
     >>> import torch, fastattnerase as fae
     >>> def value_norm(instance):
     ...     return instance.values.norm(dim=(1, 2))
-    >>> fae.register_ranking("value_norm", value_norm)
+    >>> fae.register_ranking("my_value_norm", value_norm)
     >>> batch = fae.AttentionBatch(
     ...     torch.tensor([[3.0, 0.0], [0.0, 5.0], [4.0, 0.0]]), torch.tensor([0, 3]),
     ...     weights=torch.ones(3), head_weight=torch.eye(2),
     ... )
-    >>> fae.rank(batch, "value_norm").tolist()
+    >>> fae.rank(batch, "my_value_norm").tolist()
     [1, 2, 0]
     """
     if not isinstance(name, str) or not name or ":" in name:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastattnerase.rankings import RANKINGS
+from fastattnerase.rankings import resolve
 from fastattnerase.runs.rundir import RunError
 
 
@@ -21,7 +21,10 @@ class Options:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        unknown = [ranking for ranking in self.rankings if ranking not in RANKINGS]
-        if unknown or not self.rankings:
-            given = ", ".join(unknown) or "none"
-            raise RunError(f"rankings: given {given}, needed some of {', '.join(RANKINGS)}")
+        if not self.rankings:
+            raise RunError("rankings: given none, needed one or more")
+        for ranking in self.rankings:
+            try:
+                resolve(ranking)
+            except ValueError as error:
+                raise RunError(str(error)) from error

@@ -126,7 +126,7 @@ def test_the_command_is_made_of_the_options(root: Path) -> None:
     assert "erase/gradient: 0 s, 2 flip" in finished.stderr
     refused = CliRunner().invoke(app, [*arguments, "--rankings", "best"])
     assert refused.exit_code == 2
-    assert "--rankings: given best, needed some of" in " ".join(refused.stderr.split())
+    assert "--rankings: given 'best', needed one of" in " ".join(refused.stderr.split())
 
 
 def test_every_folder_of_a_study_is_in_the_list() -> None:

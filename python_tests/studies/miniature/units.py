@@ -82,8 +82,8 @@ class Miniature(Workspace):
         rows = pd.read_csv(self.data_root / DATA)
         lengths = torch.tensor(rows.groupby("instance", sort=False).size().to_numpy())  # [B]
         layer = {
-            "values": torch.tensor(rows[["margin"]].to_numpy()),  # [T, 1]
-            "weights": torch.tensor(rows["attention"].to_numpy()),  # [T]
+            "values": torch.tensor(rows[["margin"]].to_numpy(float)),  # [T, 1]
+            "weights": torch.tensor(rows["attention"].to_numpy(float)),  # [T]
             "offsets": torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]),
             "head_weight": torch.tensor([[0.0], [1.0]], dtype=torch.float64),
             "head_bias": torch.zeros(2, dtype=torch.float64),
