@@ -60,7 +60,7 @@ class Walk:
 
 
 walks: list[tuple[Walk, bool]] = []
-application = typer.Typer()
+application = typer.Typer(rich_markup_mode="rich")
 
 
 @command("walk --steps 5")

@@ -19,7 +19,9 @@ def export(
     ],
     out_folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder to write; by default `original` in the run."),
+        typer.Option(
+            "--out", help="Folder to write; by default `original` in the run.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Write a run as CSV files in the field layout of Serrano and Smith's published code."""

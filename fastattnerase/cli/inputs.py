@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of all random choices.")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder to write; by default it is named after the input."),
+    typer.Option(
+        "--out", help="Folder to write; by default it is named after the input.", show_default=False
+    ),
 ]
 Name = Annotated[
-    str | None, typer.Option(help="Name in reports; by default it is that of the model or data.")
+    str | None,
+    typer.Option(
+        help="Name in reports; by default it is that of the model or data.", show_default=False
+    ),
 ]
 Device = Annotated[
     str,

@@ -23,7 +23,11 @@ def report(
     ],
     out_folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder to write; by default `report` in the first run."),
+        typer.Option(
+            "--out",
+            help="Folder to write; by default `report` in the first run.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Write one HTML page on one run or several side by side, with figures and tables as files."""
