@@ -18,22 +18,22 @@ std::string number(double value) { return std::string(py::str(py::float_(value))
                             std::to_string(error.instance);
   switch (error.fault) {
     case cpu::Fault::kNegativeWeight:
-      throw py::value_error("weights: got " + number(error.value) + where +
-                            ", needs weights that are not negative");
+      throw py::value_error("weights: given " + number(error.value) + where +
+                            ", needed weights that are not negative");
     case cpu::Fault::kNotPermutation: {
       const std::string row = error.row < 0 ? "" : " (order " + std::to_string(error.row) + ")";
-      throw py::value_error("rankings: got position " +
+      throw py::value_error("rankings: given position " +
                             std::to_string(static_cast<std::int64_t>(error.value)) + where + row +
-                            ", needs a permutation of the instance's positions");
+                            ", needed a permutation of the instance's positions");
     }
     case cpu::Fault::kNanKey:
-      throw py::value_error("rankings: got a NaN score" + where + " (scores " +
-                            std::to_string(error.row) + "), needs scores that are not NaN");
+      throw py::value_error("rankings: given a NaN score" + where + " (scores " +
+                            std::to_string(error.row) + "), needed scores that are not NaN");
     default:
-      throw py::value_error("offsets: got " +
+      throw py::value_error("offsets: given " +
                             std::to_string(static_cast<std::int64_t>(error.value)) +
                             " at the end of instance " + std::to_string(error.instance) +
-                            ", needs offsets that start at 0, never decrease and end at T");
+                            ", needed offsets that start at 0, never decrease and end at T");
   }
 }
 
@@ -74,7 +74,7 @@ void cpu_select_variant(const std::string& name) {
   if (cpu::select_variant(name)) return;
   std::string names;
   for (const std::string& known : cpu::variants()) names += " " + known;
-  throw py::value_error("name: got " + name + ", this machine runs:" + names);
+  throw py::value_error("name: given " + name + ", needed one that this machine runs:" + names);
 }
 
 }  // namespace

@@ -79,8 +79,8 @@ class ArgReader {
   }
 
   [[noreturn]] static void fail(const char* name, py::handle given, const std::string& needed) {
-    throw py::value_error(std::string(name) + ": got " + std::string(py::repr(given)) + ", needs " +
-                          needed);
+    throw py::value_error(std::string(name) + ": given " + std::string(py::repr(given)) +
+                          ", needed " + needed);
   }
 
  private:
@@ -93,8 +93,8 @@ class ArgReader {
 
   static PyObject* require_int(const char* name, PyObject* value) {
     if (!PyLong_Check(value)) {
-      throw py::type_error(std::string(name) + ": got " + std::string(py::repr(value)) +
-                           ", needs an integer");
+      throw py::type_error(std::string(name) + ": given " + std::string(py::repr(value)) +
+                           ", needed an integer");
     }
     return value;
   }
@@ -102,8 +102,8 @@ class ArgReader {
   py::list require_list(const char* name) {
     PyObject* value = get(name);
     if (!PyList_Check(value)) {
-      throw py::type_error(std::string(name) + ": got " + std::string(py::repr(value)) +
-                           ", needs a list of integers");
+      throw py::type_error(std::string(name) + ": given " + std::string(py::repr(value)) +
+                           ", needed a list of integers");
     }
     return py::reinterpret_borrow<py::list>(value);
   }
@@ -230,15 +230,15 @@ struct SweepArgs {
  private:
   static void require_length(const char* name, std::size_t given, std::size_t needed) {
     if (given != needed) {
-      throw py::value_error(std::string(name) + ": got " + std::to_string(given) +
-                            " entries, needs " + std::to_string(needed));
+      throw py::value_error(std::string(name) + ": given " + std::to_string(given) +
+                            " entries, needed " + std::to_string(needed));
     }
   }
 
   static void require_row(bool applies, std::int64_t row, std::size_t rows) {
     if (applies && row >= static_cast<std::int64_t>(rows)) {
-      throw py::value_error("ranking_args: got row " + std::to_string(row) + ", needs one below " +
-                            std::to_string(rows));
+      throw py::value_error("ranking_args: given row " + std::to_string(row) +
+                            ", needed one below " + std::to_string(rows));
     }
   }
 };

@@ -73,8 +73,8 @@ class CudaBackend:
         """Fill `pooled` [M, H, D] with the renormalised averages over the survivors."""
         if problem.values.shape[1] != 1:
             raise ValueError(
-                f"values: got {problem.values.shape[1]} attention heads; the {self.name} backend "
-                "takes one, backend='reference' any number"
+                f"values: given {problem.values.shape[1]} attention heads, needed one by the "
+                f"{self.name} backend; backend='reference' takes any number"
             )
         values = readable(problem.values)
         fields = pooled_fields(problem, values, pooled, threads=1) | _stream(values)

@@ -51,7 +51,7 @@ def test_warp_intrinsics(emu):
 
 
 def test_an_unknown_order_is_refused(emu):
-    with pytest.raises(ValueError, match="needs forward, backward, shuffled or by_warp"):
+    with pytest.raises(ValueError, match="needed forward, backward, shuffled or by_warp"):
         emu.set_schedule("sideways")
 
 

@@ -714,7 +714,7 @@ def test_weights_and_both_directions(cuda, path, keep):
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("C", [1, 2, 6])
 def test_without_curves(cuda, path, keep, C, order):
-    """Walks that write no curve take chunks of ranks a thread instead of groups of lanes."""
+    """Scans that write no curve take chunks of ranks a thread instead of groups of lanes."""
     shared, lengths = PATHS[path]
     use_device(shared)
     emulator.module().set_schedule(order, 3)

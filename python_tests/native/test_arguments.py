@@ -146,7 +146,7 @@ def test_null_inputs_are_named(entry: str, pooled: torch.Tensor) -> None:
         if name == "order" and "pooled" not in entry:
             continue  # there it is a result
         null = [0] if isinstance(fields[name], list) else 0
-        with pytest.raises(ValueError, match=f"^{name}: got 0, needs an address"):
+        with pytest.raises(ValueError, match=f"^{name}: given 0, needed an address"):
             getattr(_C, entry)(**{**fields, name: null})
 
 
@@ -166,42 +166,42 @@ def test_null_inputs_are_named(entry: str, pooled: torch.Tensor) -> None:
         ("H", 0, "at least 1"),
         ("num_threads", 0, r"in \[1, 65536\]"),
         ("rankings", [0, 9, 11], r"in \[0, 10\]"),
-        ("rankings", [0], "needs 3"),
-        ("ranking_args", [0, 0], "needs 3"),
+        ("rankings", [0], "needed 3"),
+        ("ranking_args", [0, 0], "needed 3"),
         ("ranking_args", [0, 1, 0], "below 1"),
         ("ranking_args", [0, 0, 1], "below 1"),
-        ("keys_dtype", [], "needs 1"),
+        ("keys_dtype", [], "needed 1"),
         ("keys_dtype", [2], r"in \[0, 1\]"),
         ("workspace", 0, "not null"),
     ],
 )
 def test_numbers_out_of_range_say_what_is_needed(name: str, given: object, needed: str) -> None:
     call = Call()
-    with pytest.raises(ValueError, match=f"^{name}: got .*{needed}"):
+    with pytest.raises(ValueError, match=f"^{name}: given .*{needed}"):
         _C.cpu_sweep(**{**call.sweep(), name: given})
     assert (call.label == 77).all()
 
 
 def test_pooled_points_outside_the_curve_are_named(pooled: torch.Tensor) -> None:
     fields = Call().pooled(pooled)
-    with pytest.raises(ValueError, match=r"^M: got 8, needs"):
+    with pytest.raises(ValueError, match=r"^M: given 8, needed"):
         _C.cpu_pooled_prefixes(**{**fields, "M": T + B + 1})
-    with pytest.raises(ValueError, match=r"^point_begin: got 1, needs"):
+    with pytest.raises(ValueError, match=r"^point_begin: given 1, needed"):
         _C.cpu_pooled_prefixes(**{**fields, "point_begin": 1})
 
 
 def test_wrong_contents_name_argument_and_instance(pooled: torch.Tensor) -> None:
     call = Call()
     call.attention[3] = -0.5
-    with pytest.raises(ValueError, match=r"^weights: got -0\.5 at position 1 of instance 1"):
+    with pytest.raises(ValueError, match=r"^weights: given -0\.5 at position 1 of instance 1"):
         _C.cpu_sweep(**call.sweep())
     call = Call()
     call.order[4] = 1
-    with pytest.raises(ValueError, match=r"^rankings: got position 1 at position 2 of instance 1"):
+    with pytest.raises(ValueError, match=r"^rankings: given position 1 at position 2 of instance 1"):
         _C.cpu_sweep(**call.sweep())
     call = Call()
     call.keys[1] = torch.nan
-    with pytest.raises(ValueError, match=r"^rankings: got a NaN score at position 1 of instance 0"):
+    with pytest.raises(ValueError, match=r"^rankings: given a NaN score at position 1 of instance 0"):
         _C.cpu_sweep(**call.sweep())
     for offsets in ([0, 6, 5], [1, 2, 5], [0, 2, 4], [0, -1, 5]):
         call = Call()
@@ -212,7 +212,7 @@ def test_wrong_contents_name_argument_and_instance(pooled: torch.Tensor) -> None
             _C.cpu_pooled_prefixes(**call.pooled(pooled))
     call = Call()
     call.order[0] = 2
-    with pytest.raises(ValueError, match=r"^rankings: got position 2"):
+    with pytest.raises(ValueError, match=r"^rankings: given position 2"):
         _C.cpu_pooled_prefixes(**call.pooled(pooled))
 
 

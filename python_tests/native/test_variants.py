@@ -66,7 +66,7 @@ def test_there_is_a_baseline_and_the_fastest_is_first() -> None:
     for name in variants:
         _C.cpu_select_variant(name)
         assert _C.cpu_variant() == name
-    with pytest.raises(ValueError, match=r"^name: got vax, this machine runs"):
+    with pytest.raises(ValueError, match=r"^name: given vax, needed one that this machine runs"):
         _C.cpu_select_variant("vax")
 
 

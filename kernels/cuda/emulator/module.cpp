@@ -18,7 +18,8 @@ void set_schedule(const std::string& order, std::uint64_t seed) {
   constexpr std::array<const char*, 4> kNames = {"forward", "backward", "shuffled", "by_warp"};
   const auto* const found = std::find(kNames.begin(), kNames.end(), order);
   if (found == kNames.end()) {
-    throw py::value_error("order: got " + order + ", needs forward, backward, shuffled or by_warp");
+    throw py::value_error("order: given " + order +
+                          ", needed forward, backward, shuffled or by_warp");
   }
   emu::schedule().order = static_cast<emu::Order>(found - kNames.begin());
   emu::schedule().seed = seed;
