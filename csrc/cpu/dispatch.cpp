@@ -54,8 +54,8 @@ std::atomic<const Variant*>& current() {
     if (found == nullptr) {
       std::string names;
       for (const std::string& name : variants()) names += " " + name;
-      throw std::invalid_argument(std::string("FASTATTNERASE_CPU_ISA: got ") + forced +
-                                  ", this machine runs:" + names);
+      throw std::invalid_argument(std::string("FASTATTNERASE_CPU_ISA: given ") + forced +
+                                  ", needed one that this machine runs:" + names);
     }
     return found;
   }();
