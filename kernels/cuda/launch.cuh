@@ -298,6 +298,13 @@ void launch_of(const SweepParams& p, const DeviceInfo& device, void* stream) {
       }
     }
   }
+  if (p.R > kMaxRankings && p.status != nullptr) {
+    Plan plan = make_plan<S>(p, device, 0);
+    Launch& l = plan.launch;
+    l.R = static_cast<int>(p.R);
+    l.stage = kInvalidRows;
+    FAE_LAUNCH(sweep_kernel<S>, plan.small_grid, kSmallThreads, kTeamScratchBytes, stream, l);
+  }
 }
 
 }  // namespace fae

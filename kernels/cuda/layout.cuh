@@ -90,7 +90,8 @@ enum Stage : std::int32_t {
   kLongKeys,
   kLongSort,
   kLongMerge,
-  kLongScan
+  kLongScan,
+  kInvalidRows
 };
 
 // The kernels' argument; the host writes it (make_plan, launch_of).

@@ -9,6 +9,7 @@
 //                               instances that outgrow shared memory: contributions in device
 //                               memory; all blocks share projection, single erasures and sorts, a
 //                               launch a pass, the rest is a block's a ranking
+//   sweep_kernel, kInvalidRows  where many rankings take several launches: see invalidate_rows
 // Kernels whose instances cannot exist (they would be longer than T) are not launched. Grids are
 // persistent: work is taken from atomic counters; no result depends on who took it.
 //
@@ -190,6 +191,11 @@ __global__ void __launch_bounds__(256) prepare(const FAE_PARAMETER Launch launch
   if (blockIdx.x == 0 && team.leads()) *launch.counters = Counters{};
 }
 
+// Says whether the offsets t0 and t1 of instance b do not tell which items it owns.
+FAE_DEV bool is_broken(const SweepParams& p, std::int64_t b, std::int64_t t0, std::int64_t t1) {
+  return t0 < 0 || t1 < t0 || t1 > p.T || (b == 0 && t0 != 0) || (b == p.B - 1 && t1 != p.T);
+}
+
 // Puts instance b on the list of its stage. Returns whether this warp is to take it instead, as one
 // to refuse where `broken` is set.
 FAE_DEV bool take_or_list(const Launch& launch, std::int64_t b, bool& broken) {
@@ -197,7 +203,7 @@ FAE_DEV bool take_or_list(const Launch& launch, std::int64_t b, bool& broken) {
   const std::int64_t t0 = p.offsets[b];
   const std::int64_t t1 = p.offsets[b + 1];
   const std::int64_t n = t1 - t0;
-  broken = t0 < 0 || n < 0 || t1 > p.T || (b == 0 && t0 != 0) || (b == p.B - 1 && t1 != p.T);
+  broken = is_broken(p, b, t0, t1);
   if (broken || n <= launch.limit_warp) return true;
   if (n <= launch.limit_mid) {
     launch.mid[atomicAdd(&launch.counters->mid, 1ull)] = b;
@@ -461,6 +467,22 @@ FAE_DEV void project_long(const Launch& launch) {
   }
 }
 
+// Runs stage kInvalidRows, behind the launches of a sweep of several: writes what one of them found
+// invalid as invalid in the rows of all of them, a warp an instance.
+template <typename S>
+FAE_DEV void invalidate_rows(const Launch& launch) {
+  const SweepParams& p = launch.p;
+  const Team<true> team(nullptr);
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kSmallThreads / 32);
+#pragma unroll 1
+  for (std::int64_t b = (blockIdx.x * kSmallThreads + threadIdx.x) / 32; b < p.B; b += warps) {
+    const std::int64_t t0 = p.offsets[b], t1 = p.offsets[b + 1];
+    if (team.make_uniform((p.status[b] & kInvalid) != 0 && !is_broken(p, b, t0, t1))) {
+      write_invalid<true>(launch, sizeof(S) == 8, b, t0, t1 - t0, true);
+    }
+  }
+}
+
 // Runs a stage of warps, of blocks or of the projection of long instances. One kernel, so that its
 // parts are compiled once; 128 registers at most, so that four blocks of kSmallThreads or one of
 // kBigThreads fit a multiprocessor.
@@ -472,6 +494,9 @@ __global__ void __launch_bounds__(kBoundThreads) sweep_kernel(const FAE_PARAMETE
       break;
     case kProjectLong:
       project_long<S>(launch);
+      break;
+    case kInvalidRows:
+      invalidate_rows<S>(launch);
       break;
     default:
       sweep_blocks<S>(launch);

@@ -811,6 +811,29 @@ def test_more_rankings_than_one_launch_takes(cuda):
     assert_close(run(cuda, p), run(reference.BACKEND, p))
 
 
+@pytest.mark.parametrize("shared", [H100, 3000])
+@pytest.mark.parametrize("invalid", [0, 204], ids=["first", "last"])
+def test_what_one_launch_finds_invalid_is_invalid_in_all_of_them(cuda, shared, invalid):
+    """Of 205 rankings one is no permutation of the first instance; 200 are a launch."""
+    use_device(shared)
+    kinds = [RankingKind.RANDOM] * 205
+    kinds[invalid] = RankingKind.GIVEN_ORDER
+    args = list(range(205))
+    args[invalid] = 0
+    p = problem([1, 6, 70], 4, 3, tuple(kinds))
+    bad = p.orders[0].clone()
+    bad[:3] = 0
+    p = replace(p, orders=(bad,), ranking_args=tuple(args))
+    out, expected = run(cuda, p), run(reference.BACKEND, p)
+    assert (out.status & INVALID != 0).tolist() == [False, True, False]
+    assert_close(out, expected)
+    # The first instance, too, and only that is marked as the only item of its own.
+    bad[0] = 1
+    out, expected = run(cuda, p), run(reference.BACKEND, p)
+    assert out.status.tolist()[:2] == [INVALID | 2, INVALID]
+    assert_close(out, expected)
+
+
 def test_an_order_that_is_no_permutation_is_marked_and_nothing_else_changes(cuda):
     for path in PATHS.values():
         use_device(path[0])
@@ -857,6 +880,16 @@ def test_offsets_that_make_no_sense_are_marked_and_nothing_is_read_out_of_bounds
         assert bool(out.status[b] & INVALID) or not broken
         if broken:
             assert int(out.label[b]) == -1
+
+
+def test_offsets_that_make_no_sense_are_marked_by_several_launches(cuda):
+    """Nothing is read or written where they point; 205 rankings are two launches."""
+    p = problem([4, 2, 3], 8, 3, (RankingKind.RANDOM,) * 205)
+    p = replace(p, ranking_args=tuple(range(205)), offsets=torch.tensor([0, 2**40, 4, 9]))
+    out = run(cuda, p)
+    assert (out.status & INVALID != 0).tolist() == [True, True, False]
+    assert (out.label[:2] == -1).all()
+    assert (out.first_flip[:, :2] == -1).all()
 
 
 def test_more_long_instances_than_there_is_room_for_are_marked(cuda):
