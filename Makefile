@@ -32,7 +32,7 @@ demo: $(VENV)/.run  ## train a small model on real sentences, erase, and write t
 	$(BIN)/fastattnerase demo
 
 # DURATIONS=1 prints the processor time of each file and test function.
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadgroup $(if $(DURATIONS),--durations-by-file)
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n auto $(if $(DURATIONS),--durations-by-file)
 
 test: $(VENV)/.test build/emu/.built  ## the tests, on every backend that can run here
 	$(PYTEST) -m "not long"

@@ -55,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     named = config.getoption("--backends")
     _tally.required[:] = named.split(",") if named else runners.required(GPU)
     config.addinivalue_line("markers", "long: runs in `make test-long` and CI, not in `make test`")
+    config.addinivalue_line("markers", "long_where(these): long for parameters that fulfil `these`")
     # A run that leaves out no contract test has to have run every backend. Where pytest-xdist deals
     # the tests out, the process that hands them to others sees every report and is the judge.
     narrowed = (
@@ -87,36 +88,45 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"--shard: given {mine}/{shards}, needed i/n with 1 <= i <= n")
     _leave_to_the_long_stage(items)
     items[:] = items[mine - 1 :: shards]
-    for item in items if config.pluginmanager.hasplugin("xdist") else ():
-        if group := _group(item):
-            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _leave_to_the_long_stage(items: list[pytest.Item]) -> None:
-    """Of the interpreter's contract tests, keep the first of a function and every third."""
+    """Mark what `long_where` says, and contract tests in the interpreter but every fourth."""
     seen: Counter[str] = Counter()
     for item in items:
         parameters = getattr(item, "callspec", None) and item.callspec.params
-        if GPU or not parameters or parameters.get("runner") != "triton":
-            continue
-        case = CASES.get(parameters.get("case", ""))
-        if case and case.heads > 1:
-            continue  # refused, and counted
-        function = item.nodeid.split("[")[0]
-        if seen[function] % 3:
+        if any(mark.kwargs["these"](parameters) for mark in item.iter_markers("long_where")):
             item.add_marker(pytest.mark.long)
-        seen[function] += 1
+        elif not GPU and parameters and parameters.get("runner") == "triton":
+            case = CASES.get(parameters.get("case", ""))
+            if case and case.heads > 1:
+                continue  # refused, and counted
+            function = item.nodeid.split("[")[0]
+            if seen[function] % 4:
+                item.add_marker(pytest.mark.long)
+            seen[function] += 1
 
 
-def _group(item: pytest.Item) -> str:
-    """Tests that share what one process makes: a case's oracle, a fixture of a whole file."""
-    parameters = getattr(item, "callspec", None) and item.callspec.params
-    if parameters and "case" in parameters and "runner" in parameters:
-        return f"case {parameters['case']}"
-    fixtures = item._fixtureinfo.name2fixturedefs.values()
-    if any(fixture[-1].scope == "module" for fixture in fixtures):
-        return item.nodeid.split("::")[0]
-    return ""
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Deal tests out so that what one process makes is made once: an oracle, a file's fixtures."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope(nodeid)
+
+    return Scheduling(config, log)
+
+
+def scope(nodeid: str) -> str:
+    """A case through all backends; else a file, but tests of kernels and operators one by one."""
+    file = nodeid.split("::")[0]
+    if "::test_case[" in nodeid:
+        parameters = nodeid.split("[")[1].rstrip("]")
+        backend = next((x for x in _tally.required if parameters.startswith(f"{x}-")), "")
+        return parameters.removeprefix(f"{backend}-")
+    return nodeid if Path(file).parent.name in ("contract", "cuda", "triton") else file
 
 
 @pytest.fixture
@@ -243,6 +253,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
             *_summed(lambda test: "all tests", 1),
             *_summed(lambda test: test.split("::")[0], 200),
             *_summed(lambda test: test.split("[")[0], 100),
+            *_summed(lambda test: test, 100),
         ):
             terminalreporter.write_line(line)
     if not _tally.ran and not _whole:

@@ -134,6 +134,7 @@ def test_problem_sets_are_seeded_and_shaped() -> None:
         problems.build("nope")
 
 
+@pytest.mark.long
 def test_run_writes_compared_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "results.json"
     arguments = ["--smoke", "--sets", "tiny", "--backend", "reference", "--repeats", "1"]

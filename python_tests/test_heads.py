@@ -68,6 +68,7 @@ def assert_same(mine, theirs, ignored=0):
 @pytest.mark.parametrize("direction", ["erase", "keep"])
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("backend", ["reference", "auto"])
+@pytest.mark.long_where(these=lambda p: p["backend"] == "reference" and p["max_bytes"] == 1)
 def test_a_callable_that_is_linear_equals_the_linear_head(backend, heads, direction, max_bytes):
     model = Model(heads)
     names = NAMES if max_bytes > 250 else NAMES[:7]  # greedy calls the head n² times

@@ -19,6 +19,9 @@ def small(runner: Runner, lengths: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("name", ["base", "peaked", "han", "wide-span", "every-length", "longest"])
+@pytest.mark.long_where(  # only the CPU engine has threads of its own
+    these=lambda p: not p["runner"].startswith("cpu-") and p["name"] != "base"
+)
 def test_thread_counts(runner: Runner, name: str) -> None:
     """One, two and three threads give the same bits, with long instances split or not."""
     case = CASES[name]

@@ -17,6 +17,10 @@ from contract.harness import Runner, skip_where_refused
 from contract.public import RANKINGS, everything, ragged, results
 
 LENGTHS = [5, 0, 9, 1]
+# To torch, the variants of the CPU engine are the same operator: one stands for all at first.
+other_variants_later = pytest.mark.long_where(
+    these=lambda p: p["runner"].startswith("cpu-") and p["runner"] != "cpu-baseline"
+)
 ALL_CURVES = ("js", "kl", "label_prob", "mass", "decision", "logits")
 EVERYTHING = (1 << 13) - 1  # every optional result of the operator
 
@@ -55,12 +59,14 @@ def operator_arguments(runner: Runner, **changes: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize("wants", [0, 1, EVERYTHING])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@other_variants_later
 def test_opcheck_of_sweep(runner: Runner, wants: int, dtype: torch.dtype) -> None:
     args = operator_arguments(runner, wants=wants, dtype=dtype)
     torch.library.opcheck(torch.ops.fastattnerase.sweep.default, args)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@other_variants_later
 def test_opcheck_of_pooled_prefixes(runner: Runner) -> None:
     values, offsets, scores, *_ = operator_arguments(runner)
     order = operator_arguments(runner)[9][0]
@@ -109,6 +115,7 @@ if shutil.which("c++") or shutil.which("g++"):
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.filterwarnings("ignore")
+@other_variants_later
 def test_compile_in_one_graph(runner: Runner, compiler: str) -> None:
     torch._dynamo.reset()
     model, values, offsets = model_and_input(runner)
@@ -119,6 +126,7 @@ def test_compile_in_one_graph(runner: Runner, compiler: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+@other_variants_later
 def test_compile_with_dynamic_shapes(runner: Runner) -> None:
     torch._dynamo.reset()
     model, values, offsets = model_and_input(runner)
@@ -131,6 +139,7 @@ def test_compile_with_dynamic_shapes(runner: Runner) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+@other_variants_later
 def test_B61_compiled_with_deterministic_algorithms(runner: Runner) -> None:
     torch._dynamo.reset()
     model, values, offsets = model_and_input(runner)
@@ -147,6 +156,7 @@ def test_B61_compiled_with_deterministic_algorithms(runner: Runner) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+@other_variants_later
 def test_export(runner: Runner) -> None:
     model, values, offsets = model_and_input(runner)
     program = torch.export.export(model, (values, offsets))

@@ -177,6 +177,7 @@ PATHS_AND_LONGER = {**PATHS, "longer": (3000, [2200])}
 
 @pytest.mark.parametrize("order", ["forward", "backward", "shuffled", "by_warp"])
 @pytest.mark.parametrize("path", PATHS)
+@pytest.mark.long_where(these=lambda p: p["order"] in ("backward", "shuffled"))
 def test_every_result_on_every_path(cuda, path, order):
     shared, lengths = PATHS[path]
     use_device(shared)
@@ -523,6 +524,7 @@ def test_one_item_alone_that_leaves_a_tie(cuda, path):
 @pytest.mark.parametrize("order", ["backward", "by_warp"])
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("C", [1, 2, 6])
+@pytest.mark.long_where(these=lambda p: (p["order"] == "by_warp") != p["keep"])
 def test_more_ranks_than_a_thread_has_bits(cuda, C, keep, order):
     """2,200 ranks are 69 for each of 32 threads, 9,000 more than a block takes in two steps."""
     emulator.module().set_schedule(order, C)
@@ -628,6 +630,7 @@ MIXED = [1 + b * b % 16 for b in range(128)]  # 16 warps take eight each
 
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("C", [2, 3, 5, 6, 10, 16])
+@pytest.mark.long_where(these=lambda p: p["C"] in (3, 5, 10))
 def test_packs(cuda, C, keep):
     use_device(H100, 1)
     emulator.module().set_schedule("shuffled", C)
@@ -713,6 +716,7 @@ def test_weights_and_both_directions(cuda, path, keep):
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("C", [1, 2, 6])
+@pytest.mark.long_where(these=lambda p: (p["order"] == "shuffled") != p["keep"])
 def test_without_curves(cuda, path, keep, C, order):
     """Scans that write no curve take chunks of ranks a thread instead of groups of lanes."""
     shared, lengths = PATHS[path]
@@ -949,6 +953,7 @@ def test_what_the_backend_refuses(cuda):
 )
 @pytest.mark.parametrize("C", [5, 20])
 @pytest.mark.usefixtures("dirty")
+@pytest.mark.long_where(these=lambda p: p["C"] == 20)
 def test_results_do_not_depend_on_the_schedule(cuda, shared, lengths, C):
     use_device(shared)
     p = problem(lengths, 4 if C == 20 else 5, C, QUICK)  # a lane a row, or a group of lanes

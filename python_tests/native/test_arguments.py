@@ -197,11 +197,15 @@ def test_wrong_contents_name_argument_and_instance(pooled: torch.Tensor) -> None
         _C.cpu_sweep(**call.sweep())
     call = Call()
     call.order[4] = 1
-    with pytest.raises(ValueError, match=r"^rankings: given position 1 at position 2 of instance 1"):
+    with pytest.raises(
+        ValueError, match=r"^rankings: given position 1 at position 2 of instance 1"
+    ):
         _C.cpu_sweep(**call.sweep())
     call = Call()
     call.keys[1] = torch.nan
-    with pytest.raises(ValueError, match=r"^rankings: given a NaN score at position 1 of instance 0"):
+    with pytest.raises(
+        ValueError, match=r"^rankings: given a NaN score at position 1 of instance 0"
+    ):
         _C.cpu_sweep(**call.sweep())
     for offsets in ([0, 6, 5], [1, 2, 5], [0, 2, 4], [0, -1, 5]):
         call = Call()

@@ -132,6 +132,7 @@ def test_everything_kept_is_the_label_whatever_the_order_rounds_to() -> None:
 
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("scores", [False, True])
+@pytest.mark.long_where(these=lambda p: p["scores"] != p["keep"])
 def test_all_rankings_and_results(scores: bool, keep: bool) -> None:
     # 45 items are more than a one-warp tile of three classes, 133 more than a four-warp tile.
     assert_as_reference(problem([5, 0, 1, 45, 133], scores=scores, keep=keep, own_bias=keep))
@@ -152,6 +153,7 @@ def test_greedy(spread: float) -> None:
 
 
 @pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.long_where(these=lambda p: p["keep"])
 def test_weights_that_underflow(keep: bool) -> None:
     def change(tensors: dict[str, Tensor]) -> None:
         tensors["attention"][3] = -INF

@@ -11,6 +11,7 @@ import pytest
 FOLDER = Path(__file__).parents[3] / "benchmarks"
 
 
+@pytest.mark.long
 def test_one_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

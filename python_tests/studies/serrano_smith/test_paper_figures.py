@@ -208,6 +208,7 @@ def test_bins_are_freedmans_and_diaconis_at_most_fifty() -> None:
     assert paper_figures.bin_count(np.zeros(16)) == 4
 
 
+@pytest.mark.long
 def test_everything_is_written(results: list[Result], tmp_path: Path) -> None:
     page = build(results, tmp_path).read_text(encoding="utf-8")
     for number in range(3, 14):
