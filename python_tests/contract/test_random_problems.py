@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from contract.cases import ALL, Case, build, shrink
@@ -64,6 +65,7 @@ def check(runner: Runner, case: Case, bad: tuple[int, int] | None) -> None:
         compare_with_reference(mine, ref, exact=False)
 
 
+@pytest.mark.long_where(these=lambda p: p["runner"] == "triton")
 def test_random_problems(runner: Runner) -> None:
     examples = 10 if runner.caps.rankings < 10 else 60
     drawn = settings(

@@ -815,6 +815,7 @@ def test_more_rankings_than_one_launch_takes(cuda):
     assert_close(run(cuda, p), run(reference.BACKEND, p))
 
 
+@pytest.mark.long_where(these=lambda p: p["shared"] == 3000)
 @pytest.mark.parametrize("shared", [H100, 3000])
 @pytest.mark.parametrize("invalid", [0, 204], ids=["first", "last"])
 def test_what_one_launch_finds_invalid_is_invalid_in_all_of_them(cuda, shared, invalid):

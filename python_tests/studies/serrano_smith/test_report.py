@@ -150,6 +150,7 @@ def test_every_table_is_on_disk(folder: Path, results: list[Result]) -> None:
     assert cells["share"].groupby(["model", "ranking"]).sum().tolist() == pytest.approx([1.0] * 6)
 
 
+@pytest.mark.long
 def test_the_same_results_give_the_same_files(
     results: list[Result], folder: Path, tmp_path: Path
 ) -> None:
