@@ -1,0 +1,200 @@
+"""The sweep: what its arguments mean, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fastattnerase.batch import AttentionBatch
+from fastattnerase.ops.callable_head import sweep_callable
+from fastattnerase.ops.library import own_scores_op, sweep_op
+from fastattnerase.ops.own_rankings import own_scores
+from fastattnerase.ops.plan import Plan, RankingLike, check_minimal, plan_rankings
+from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure, Sweep
+from fastattnerase.problem import BIT, Outputs, as_outputs
+
+_CURVE_BIT = {
+    name.removeprefix("curve_"): bit for name, bit in BIT.items() if name.startswith("curve_")
+}
+CURVES = tuple(_CURVE_BIT)
+_SINGLE_BITS = BIT["single_flip_label"] | BIT["single_js"] | BIT["single_drop"]
+_MINIMAL_BITS = BIT["minimal_size"] | BIT["minimal_flip_label"] | BIT["minimal_order"]
+DEFAULT_MAX_BYTES = 256 * 2**20
+
+
+def run(
+    batch: AttentionBatch,
+    plan: Plan,
+    wants: int,
+    seed: int,
+    keep: bool,
+    backend: str,
+    validate: bool | None,
+    max_bytes: int,
+) -> Outputs:
+    """Run the sweep operator on a batch."""
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed: given {seed}, needed 0 to 2^63 - 1")
+    if validate is None:
+        validate = batch.device.type == "cpu"
+    if batch.head is not None:
+        return sweep_callable(batch, plan, wants, seed, keep, backend, validate, max_bytes)
+    if plan.unplaced:
+        _place_own(batch, plan, seed, validate)
+    results: list[Tensor] = sweep_op(
+        *batch.packed,
+        *batch.linear_head,
+        batch.ids,
+        plan.kinds,
+        plan.args,
+        plan.orders,
+        plan.keys,
+        seed,
+        keep,
+        wants,
+        backend,
+        validate,
+    )
+    return as_outputs(results, wants)
+
+
+def _place_own(batch: AttentionBatch, plan: Plan, seed: int, validate: bool) -> None:
+    """Give scores to the rows of a plan that no backend computes, for a linear head."""
+    names = list(plan.unplaced.values())
+    # A compiled or exported graph calls an operator, within which autograd does not work.
+    compute = own_scores_op if torch.compiler.is_compiling() else own_scores
+    scores = compute(*batch.packed, *batch.linear_head, batch.ids, names, seed, validate)
+    for i, row in enumerate(plan.unplaced):
+        plan.place(row, scores[i])
+
+
+def check_batch(batch: AttentionBatch) -> None:
+    if not isinstance(batch, AttentionBatch):
+        raise TypeError(f"batch: given {type(batch).__name__}, needed an AttentionBatch")
+
+
+def sweep(
+    batch: AttentionBatch,
+    rankings: RankingLike | Sequence[RankingLike] = ("random", "attention", "gradient", "product"),
+    *,
+    curves: Sequence[str] = (),
+    direction: str = "erase",
+    orders: bool = False,
+    logits: bool = False,
+    weights: bool = False,
+    seed: int = 0,
+    random_orders: int = 1,
+    single: bool = True,
+    single_kl: bool = False,
+    minimal: bool = True,
+    backend: str = "auto",
+    validate: bool | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> Sweep:
+    """Do `erase_prefixes`, `erase_each` and `minimal_flip_set` from one read of the values.
+
+    Args:
+        batch: B instances of T items in all.
+        rankings, curves, direction, orders, logits, weights, seed, random_orders: as of
+            `erase_prefixes`.
+        single: whether every item is erased alone.
+        single_kl: whether `single` has `kl` too, as of `erase_each`; needs `single`.
+        minimal: whether the minimal flipping set is looked for.
+        backend: "auto" or the name of one; see `backends()`.
+        validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
+        max_bytes: what the pooled vectors of a callable head may take at a time.
+
+    Returns:
+        A `Sweep` with `prefixes`, `single` and `minimal`.
+
+    Raises:
+        ValueError, TypeError: naming the argument, what was given and what is needed.
+        RuntimeError: where a named backend cannot run this, with its reasons.
+
+    Source: Serrano and Smith 2019, sections 4.1 and 4.2.
+
+    >>> import torch, fastattnerase as fae
+    >>> batch = fae.AttentionBatch(
+    ...     torch.eye(3), torch.tensor([0, 3]), weights=torch.tensor([0.6, 0.3, 0.1]),
+    ...     head_weight=torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]]),
+    ... )
+    >>> result = fae.sweep(batch, ["attention"])
+    >>> result.prefixes.first_flip.tolist(), result.minimal.size.tolist()
+    ([[1]], [1])
+    """
+    check_batch(batch)
+    if isinstance(rankings, (str, Tensor)):
+        rankings = (rankings,)
+    if random_orders < 1:
+        raise ValueError(f"random_orders: given {random_orders}, needed 1 or more")
+    if direction not in ("erase", "keep"):
+        raise ValueError(f"direction: given {direction!r}, needed 'erase' or 'keep'")
+    if isinstance(curves, str):
+        raise TypeError(f"curves: given the string {curves!r}, needed a sequence of names")
+    wants = 0
+    for curve in curves:
+        if curve not in _CURVE_BIT:
+            known = ", ".join(repr(name) for name in CURVES)
+            raise ValueError(f"curves: given {curve!r}, needed one of {known}")
+        wants |= _CURVE_BIT[curve]
+    if orders:
+        wants |= BIT["order"]
+    if logits:
+        wants |= BIT["logits"]
+    if weights:
+        wants |= BIT["weights"]
+    if single:
+        wants |= _SINGLE_BITS
+    if single_kl:
+        if not single:
+            raise ValueError("single_kl: given True with single=False, needed single=True")
+        wants |= BIT["single_kl"]
+    if minimal:
+        check_minimal(batch, "minimal")
+        wants |= _MINIMAL_BITS
+    plan = plan_rankings(batch, rankings, random_orders)
+    out = run(batch, plan, wants, seed, direction == "keep", backend, validate, max_bytes)
+    offsets = batch.offsets
+    prefixes = PrefixErasure(
+        tuple(plan.names),
+        out.label,
+        out.probabilities,
+        out.status,
+        out.first_flip,
+        out.flip_label,
+        out.removed_mass,
+        {curve: getattr(out, f"curve_{curve}") for curve in curves},
+        offsets,
+        out.order,
+        out.logits,
+        out.weights if out.weights is None or batch.num_heads > 1 else out.weights[:, 0],
+    )
+    items = smallest = None
+    if single:
+        assert out.single_flip_label is not None
+        assert out.single_js is not None
+        assert out.single_drop is not None
+        items = ItemErasure(
+            out.single_flip_label,
+            out.single_js,
+            out.single_drop,
+            out.label,
+            out.status,
+            offsets,
+            out.single_kl,
+        )
+    if minimal:
+        assert out.minimal_size is not None
+        assert out.minimal_flip_label is not None
+        assert out.minimal_order is not None
+        smallest = MinimalFlipSet(
+            out.minimal_size,
+            out.minimal_flip_label,
+            out.minimal_order,
+            out.label,
+            out.status,
+            offsets,
+        )
+    return Sweep(prefixes, items, smallest)
