@@ -2,6 +2,7 @@
 
 from fastattnerase.backends import backends
 from fastattnerase.batch import AttentionBatch, binary_head
+from fastattnerase.explanation import Explanation, TextExplanation, explain
 from fastattnerase.ops import (
     ItemErasure,
     MinimalFlipSet,
@@ -20,15 +21,18 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AttentionBatch",
+    "Explanation",
     "ItemErasure",
     "MinimalFlipSet",
     "PrefixErasure",
     "Status",
     "Sweep",
+    "TextExplanation",
     "backends",
     "binary_head",
     "erase_each",
     "erase_prefixes",
+    "explain",
     "minimal_flip_set",
     "rank",
     "register_ranking",

@@ -15,8 +15,8 @@ import fastattnerase
 
 FILES = ("extras", "fields", "problem", "sources")
 PARTS = (
-    "cli", "data", "mi", "models", "rankings", "reference", "report", "runs", "statistics",
-    "studies",
+    "cli", "data", "explanation", "mi", "models", "rankings", "reference", "report", "runs",
+    "statistics", "studies",
 )  # fmt: skip
 MODULES = [
     module.name

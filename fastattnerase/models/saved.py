@@ -18,7 +18,7 @@ from fastattnerase.models.storage import read_json, read_tensors, write_json, wr
 from fastattnerase.models.train_config import TrainConfig
 
 _FORMAT = 1
-_WEIGHTS, _VOCABULARY, _DESCRIPTION = "model.safetensors", "vocabulary.json", "model.json"
+_WEIGHTS, _VOCABULARY, DESCRIPTION = "model.safetensors", "vocabulary.json", "model.json"
 
 
 class LoadedModel(NamedTuple):
@@ -77,7 +77,7 @@ def save_model(
         "train": None if train_config is None else train_config.to_dict(),
         "metadata": dict(metadata or {}),
     }
-    write_json(directory / _DESCRIPTION, description)
+    write_json(directory / DESCRIPTION, description)
 
 
 def load_model(directory: str | Path, *, device: torch.device | str = "cpu") -> LoadedModel:
@@ -99,18 +99,18 @@ def load_model(directory: str | Path, *, device: torch.device | str = "cpu") -> 
         ['0', '1']
     """
     directory = Path(directory)
-    if not (directory / _DESCRIPTION).exists():
-        raise ModelError(f"{directory} holds no saved model: it has no {_DESCRIPTION}")
-    description = read_json(directory / _DESCRIPTION)
+    if not (directory / DESCRIPTION).exists():
+        raise ModelError(f"{directory} holds no saved model: it has no {DESCRIPTION}")
+    description = read_json(directory / DESCRIPTION)
     if description.get("format") != _FORMAT:
         raise ModelError(
-            f"{directory / _DESCRIPTION}: given format {description.get('format')!r}, needed "
+            f"{directory / DESCRIPTION}: given format {description.get('format')!r}, needed "
             f"{_FORMAT}"
         )
     for name in ("model", "data", "metadata"):
         if not isinstance(description.get(name, {}), dict):
             raise ModelError(
-                f"{directory / _DESCRIPTION} is damaged: {name!r} is no object; train again"
+                f"{directory / DESCRIPTION} is damaged: {name!r} is no object; train again"
             )
     try:
         vocabulary = Vocabulary.from_dict(read_json(directory / _VOCABULARY))

@@ -1,0 +1,6 @@
+"""Texts explained: what a model attends to, and what erasing it does to the decision."""
+
+from fastattnerase.explanation.function import explain
+from fastattnerase.explanation.records import Explanation, Flip, SmallestSet, TextExplanation
+
+__all__ = ["Explanation", "Flip", "SmallestSet", "TextExplanation", "explain"]

@@ -1,0 +1,201 @@
+"""What `explain` gives: of each text its items, weights, decision, curves and smallest set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastattnerase.extras import needs
+from fastattnerase.status import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_SHOWN = 60  # characters of a smallest set in a line
+
+
+class Flip(NamedTuple):
+    """When erasing items in the order of a ranking first changes the decision.
+
+    Attributes:
+        first: items erased then, -1 for never.
+        fraction: of the items, NaN for never.
+        decision: the class decided for then; None for never.
+    """
+
+    first: int
+    fraction: float
+    decision: str | None
+
+
+class SmallestSet(NamedTuple):
+    """The fewest items whose erasure changes the decision.
+
+    Attributes:
+        items: the words (sentences, of a hierarchical model), in the order of the text.
+        positions: their places in the text, from 0.
+        decision: the class decided for without them.
+    """
+
+    items: tuple[str, ...]
+    positions: tuple[int, ...]
+    decision: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TextExplanation:
+    """What attention says of the decision on one text, and what erasing its items does.
+
+    Attributes:
+        items: the `n` words, or sentences of a hierarchical model.
+        positions: `[n]`, their places in the text, from 0: among its words (sentences), or in the
+            list that was given.
+        unknown: `[n]`, whether the model knows no word of the item.
+        weights: `[n]`, float64, attention; sums to 1, NaN where something is not finite.
+        decision: the name of the class decided for; None where something is not finite.
+        probability: of that class; NaN where something is not finite.
+        probabilities: from each class's name to its probability.
+        flips: from each ranking to its first flip.
+        curves: from each ranking to `[n + 1]`, float64: the probability of the decision's class
+            when the ranking's first 0 … n items are erased.
+        orders: from each ranking to `[n]`, indices into `items`, most important first.
+        smallest: the smallest set that flips; None where no set does.
+        alone: `[n]`, the class decided for without the item alone, None where that is the same.
+        js: `[n]`, JS divergence of the class probabilities with and without the item.
+        drop: `[n]`, how much the decision's probability falls without the item.
+        status: what the engine says of the instance.
+        notes: what a reader has to know, such as that the text has no words.
+    """
+
+    items: tuple[str, ...]
+    positions: Ints
+    unknown: NDArray[np.bool_]
+    weights: Floats
+    decision: str | None
+    probability: float
+    probabilities: dict[str, float]
+    flips: dict[str, Flip]
+    curves: dict[str, Floats]
+    orders: dict[str, Ints]
+    smallest: SmallestSet | None
+    alone: tuple[str | None, ...]
+    js: Floats
+    drop: Floats
+    status: Status
+    notes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """The number of items."""
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        """Give decision, flips and smallest set in one line."""
+        flips = ", ".join(
+            f"{ranking} {'never' if flip.first < 0 else flip.first}"
+            for ranking, flip in self.flips.items()
+        )
+        smallest = "none" if self.smallest is None else repr([*self.smallest.items])
+        if len(smallest) > _SHOWN:
+            smallest = f"{smallest[:_SHOWN]}…"
+        return (
+            f"TextExplanation({self._decided()}, {len(self)} items; flips: {flips}; smallest set: "
+            f"{smallest})"
+        )
+
+    def _decided(self) -> str:
+        return "undecided" if self.decision is None else f"{self.decision!r} {self.probability:.3f}"
+
+    @property
+    def in_smallest(self) -> NDArray[np.bool_]:
+        """Say of each item whether it belongs to the smallest set: `[n]`."""
+        return np.isin(self.positions, () if self.smallest is None else self.smallest.positions)
+
+    def rank(self, ranking: str) -> Ints:
+        """Give the place of each item in a ranking's order, 1 the first to be erased: `[n]`."""
+        places = np.empty(len(self), dtype=np.int64)
+        places[self.orders[ranking]] = np.arange(1, len(self) + 1)
+        return places
+
+
+class Explanation(Sequence[TextExplanation]):
+    """What `explain` found, one `TextExplanation` a text, in the order of the texts.
+
+    Attributes:
+        texts: of each text what was found.
+        rankings: names of the rankings.
+        classes: names of the classes.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[TextExplanation],
+        rankings: Sequence[str],
+        classes: Sequence[str],
+    ) -> None:
+        self.texts = tuple(texts)
+        self.rankings = tuple(rankings)
+        self.classes = tuple(classes)
+
+    def __len__(self) -> int:
+        """The number of texts."""
+        return len(self.texts)
+
+    @overload
+    def __getitem__(self, index: int) -> TextExplanation: ...
+    @overload
+    def __getitem__(self, index: slice) -> Explanation: ...
+    def __getitem__(self, index: int | slice) -> TextExplanation | Explanation:
+        """Give one text's explanation, or some of them."""
+        if isinstance(index, slice):
+            return Explanation(self.texts[index], self.rankings, self.classes)
+        return self.texts[index]
+
+    def __repr__(self) -> str:
+        """Give counts and decisions."""
+        decided = [text._decided() for text in self.texts[:3]]
+        more = ", …" if len(self) > len(decided) else ""
+        count = sum(map(len, self.texts))
+        return (
+            f"Explanation({len(self)} text{'' if len(self) == 1 else 's'}, {count} items: "
+            f"{', '.join(decided)}{more}; rankings {', '.join(self.rankings)})"
+        )
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Make a table with a row an item; a text without words has none.
+
+        Columns: text (its number, from 0), position (the item's original place in the text), item,
+        unknown, weight, alone (the class decided for without the item alone, None where that is the
+        same), js, drop, smallest (whether it belongs to the smallest set), and for each ranking
+        rank_NAME (1 is erased first). Of a text with something that is not finite weight, js and
+        drop are NaN.
+        """
+        with needs("text"):
+            import pandas as pd
+
+        def column(values: list[Any], dtype: Any) -> NDArray[Any]:
+            return np.concatenate([np.zeros(0, dtype), *values]).astype(dtype)
+
+        texts = self.texts
+        columns: dict[str, Any] = {
+            "text": np.repeat(np.arange(len(texts)), [len(text) for text in texts]),
+            "position": column([text.positions for text in texts], np.int64),
+            "item": [item for text in texts for item in text.items],
+            "unknown": column([text.unknown for text in texts], np.bool_),
+            "weight": column([text.weights for text in texts], np.float64),
+            "alone": pd.Series([label for text in texts for label in text.alone], dtype=object),
+            "js": column([text.js for text in texts], np.float64),
+            "drop": column([text.drop for text in texts], np.float64),
+            "smallest": column([text.in_smallest for text in texts], np.bool_),
+        }
+        for ranking in self.rankings:
+            places = [text.rank(ranking) for text in texts]
+            columns[f"rank_{ranking}"] = column(places, np.int64)
+        table: pd.DataFrame = pd.DataFrame(columns)
+        return table
