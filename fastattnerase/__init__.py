@@ -1,40 +1,13 @@
 """Does attention explain this decision? Erasure of every prefix of every ranking in one launch."""
 
-from fastattnerase.backends import backends
-from fastattnerase.batch import AttentionBatch, binary_head
-from fastattnerase.explanation import Explanation, TextExplanation, explain
-from fastattnerase.ops import (
-    ItemErasure,
-    MinimalFlipSet,
-    PrefixErasure,
-    Sweep,
-    erase_each,
-    erase_prefixes,
-    minimal_flip_set,
-    rank,
-    sweep,
-)
-from fastattnerase.rankings import register_ranking
-from fastattnerase.status import Status
+from typing import TYPE_CHECKING
+
+from fastattnerase.backends import backends as backends
+from fastattnerase.lazy import public_names
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "AttentionBatch",
-    "Explanation",
-    "ItemErasure",
-    "MinimalFlipSet",
-    "PrefixErasure",
-    "Status",
-    "Sweep",
-    "TextExplanation",
-    "backends",
-    "binary_head",
-    "erase_each",
-    "erase_prefixes",
-    "explain",
-    "minimal_flip_set",
-    "rank",
-    "register_ranking",
-    "sweep",
-]
+if TYPE_CHECKING:
+    from fastattnerase.public import *  # noqa: F403
+else:
+    __getattr__, __dir__ = public_names(__name__)

@@ -52,9 +52,12 @@ def imported(source: str, known: Iterable[str]) -> set[str]:
 
 
 def module_graph(package: Path) -> Graph:
-    """Map every module to those that it imports."""
+    """Map every module to those that it imports, a package to its `public` (`lazy.py`), too."""
     files = modules(package)
-    return {name: imported(path.read_text(), files) - {name} for name, path in files.items()}
+    return {
+        name: (imported(path.read_text(), files) - {name}) | ({f"{name}.public"} & set(files))
+        for name, path in files.items()
+    }
 
 
 def room_of(module: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from fastattnerase.backends.base import Backend
-from fastattnerase.problem import Problem
+if TYPE_CHECKING:  # torch is imported with the first backend
+    from fastattnerase.backends.base import Backend
+    from fastattnerase.problem import Problem
 
 _MODULES = ("cuda", "triton", "cpu", "reference")
 _AUTO_CUDA = ("cuda", "triton", "reference")

@@ -89,8 +89,8 @@ def one_line_errors() -> Iterator[None]:
             raise
         fail(f"{error.strerror}; what is finished is kept, the same command goes on from there")
     except ValueError as error:
-        from fastattnerase.data import DataError
-        from fastattnerase.models import ModelError
+        from fastattnerase.data.errors import DataError
+        from fastattnerase.models.errors import ModelError
         from fastattnerase.runs.rundir import RunError
 
         if not isinstance(error, (UsageError, DataError, RunError, ModelError)):

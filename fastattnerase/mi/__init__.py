@@ -4,42 +4,11 @@ Wen, Subbalakshmi and Yang, "Revisiting Attention Weights as Explanations from a
 Theoretic Perspective" (2022).
 """
 
-from fastattnerase.mi.clusters import Codebook, Quantised, quantise
-from fastattnerase.mi.config import Config
-from fastattnerase.mi.errors import MeasurementError
-from fastattnerase.mi.grouping import RankedStates, group
-from fastattnerase.mi.measurement import Measurement, measure
-from fastattnerase.mi.ranks import RankChoice, choose_ranks
-from fastattnerase.mi.runs import Result, export, load, run
-from fastattnerase.statistics.correlation import Correlation, kendall_tau, weighted_tau
-from fastattnerase.statistics.information import (
-    Information,
-    entropy,
-    mutual_information,
-    shuffled_information,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Codebook",
-    "Config",
-    "Correlation",
-    "Information",
-    "Measurement",
-    "MeasurementError",
-    "Quantised",
-    "RankChoice",
-    "RankedStates",
-    "Result",
-    "choose_ranks",
-    "entropy",
-    "export",
-    "group",
-    "kendall_tau",
-    "load",
-    "measure",
-    "mutual_information",
-    "quantise",
-    "run",
-    "shuffled_information",
-    "weighted_tau",
-]
+from fastattnerase.lazy import public_names
+
+if TYPE_CHECKING:
+    from fastattnerase.mi.public import *  # noqa: F403
+else:
+    __getattr__, __dir__ = public_names(__name__)

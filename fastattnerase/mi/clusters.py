@@ -7,20 +7,18 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastattnerase.extras import needs
+from fastattnerase.mi.config import CANDIDATES, Algorithm, Search
 from fastattnerase.mi.errors import MeasurementError
 
 Labels = NDArray[np.int32]
 Vectors = NDArray[Any]  # [n, D], float32 or float64
-Algorithm = Literal["full", "mini_batch"]
-Search = Literal["largest", "smallest"]
 
-CANDIDATES = (50, 75, 100, 150, 200)
 _SHARE = 5  # the fallback has at most one cluster for this many samples
 
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fastattnerase.fields import wrong_choices
-from fastattnerase.mi.clusters import CANDIDATES, Algorithm, Search
-from fastattnerase.mi.grouping import Exclude
+
+Algorithm = Literal["full", "mini_batch"]
+Search = Literal["largest", "smallest"]
+Exclude = Literal["masked", "zero_weight", "none"]
+CANDIDATES = (50, 75, 100, 150, 200)
 
 _LEAST_SHUFFLES, _MOST_SHUFFLES = 20, 100_000  # fewer have no tails; all are in memory
 _MOST_RESTARTS = 1_000

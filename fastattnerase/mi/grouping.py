@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import fastattnerase as fae
+from fastattnerase.mi.config import Exclude
 from fastattnerase.mi.errors import MeasurementError
 from fastattnerase.statistics.attention import attention_weights
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 States = NDArray[np.float32]
-Exclude = Literal["masked", "zero_weight", "none"]
 StreamItem = fae.AttentionBatch | tuple[fae.AttentionBatch, Tensor]
 
 _BLOCK_BYTES = 8 * 2**20  # states copied at a time while writing

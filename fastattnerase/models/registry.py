@@ -1,14 +1,27 @@
-"""A registry of parts by name."""
+"""A registry of parts by name: every file of this folder registers its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, TypeVar
 
 from fastattnerase.fields import one_of
 from fastattnerase.models.errors import ModelError
 
 Part = TypeVar("Part")
+
+_FIELDS = ("kind", "encoder", "attention", "mechanism")  # of `ModelConfig`, that name a part
+
+
+@cache
+def _import_parts() -> None:
+    """Import every file of this folder: what registers a part there is known from then on."""
+    for module in iter_modules([str(Path(__file__).parent)]):
+        import_module(f"{__package__}.{module.name}")
 
 
 class Registry(Mapping[str, Part]):
@@ -27,15 +40,21 @@ class Registry(Mapping[str, Part]):
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self._parts: dict[str, Part] = {}
+        self._registered: dict[str, Part] = {}
+        _REGISTRIES[what] = self
+
+    @property
+    def _parts(self) -> dict[str, Part]:
+        _import_parts()
+        return self._registered
 
     def register(self, name: str) -> Callable[[Part], Part]:
         """Register a part under a name; give the decorator that does it."""
 
         def decorate(part: Part) -> Part:
-            if name in self._parts:
+            if name in self._registered:
                 raise ModelError(f"{self.what} {name!r} is registered already")
-            self._parts[name] = part
+            self._registered[name] = part
             return part
 
         return decorate
@@ -55,3 +74,20 @@ class Registry(Mapping[str, Part]):
 
     def __len__(self) -> int:
         return len(self._parts)
+
+
+_REGISTRIES: dict[str, Registry[Any]] = {}  # by what their parts are
+
+
+def require_parts(names: Mapping[str, Any]) -> None:
+    """Refuse names that no part has.
+
+    Args:
+        names: the values of a `ModelConfig`.
+
+    Raises:
+        ModelError: the first unknown name, with those that are known.
+    """
+    _import_parts()
+    for field in _FIELDS:
+        _REGISTRIES[field][names[field]]

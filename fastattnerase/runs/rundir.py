@@ -13,8 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from fastattnerase.extras import needs
 
 if TYPE_CHECKING:
@@ -44,6 +42,8 @@ def provenance() -> dict[str, Any]:
         >>> sorted(provenance())
         ['machine', 'versions']
     """
+    import torch  # only here: what reads a record needs none
+
     versions = {"python": platform.python_version()}
     for name in _PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):  # what an extra would bring

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fastattnerase import mi
-from fastattnerase.data.presets import DATA_PRESETS
 from fastattnerase.fields import wrong_choices
-from fastattnerase.models import ModelConfig, TrainConfig, train_config, wen
+from fastattnerase.mi.config import Config
+from fastattnerase.models.config import ModelConfig
+from fastattnerase.models.train_config import TrainConfig, jain_wallace_training
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.wen.paper import data_set
 
@@ -149,6 +149,8 @@ class Options:
     backend: str = "auto"
 
     def __post_init__(self) -> None:
+        from fastattnerase.data.presets import DATA_PRESETS  # imports torch
+
         for name, known in (
             ("datasets", tuple(DATA_PRESETS)),
             ("small_datasets", tuple(DATA_PRESETS)),
@@ -203,7 +205,9 @@ class Options:
 
     def model(self, cell: Cell) -> ModelConfig:
         """Configure the model of a cell."""
-        config = wen.jain_wallace_model(
+        from fastattnerase.models.wen import jain_wallace_model
+
+        config = jain_wallace_model(
             cell.encoder,
             cell.attention,
             cell.mechanism,
@@ -226,19 +230,19 @@ class Options:
     def training(self, seed: int) -> TrainConfig:
         """Configure the training of all models but adversaries."""
         return replace(
-            train_config.jain_wallace_training(epochs=self.epochs, seed=seed),
+            jain_wallace_training(epochs=self.epochs, seed=seed),
             selection=self.selection,
             class_weights=self.class_weights,
             attention_weight_decay=self.attention_weight_decay,
         )
 
-    def measurement(self, variant: str) -> mi.Config:
+    def measurement(self, variant: str) -> Config:
         """Give the measurement's configuration for a variant."""
         # Without attention there are no weights to correlate with but the ranks, which are
         # positions then.
         uniform = variant == "attention_uniform"
         try:
-            return mi.Config(
+            return Config(
                 ranks=self.ranks,
                 clusters=self.clusters,
                 codebook=self.codebook,

@@ -1,0 +1,38 @@
+"""The public names of `fastattnerase`, which that package imports when one is used."""
+
+from fastattnerase.backends import backends
+from fastattnerase.batch import AttentionBatch, binary_head
+from fastattnerase.explanation import Explanation, TextExplanation, explain
+from fastattnerase.ops import (
+    ItemErasure,
+    MinimalFlipSet,
+    PrefixErasure,
+    Sweep,
+    erase_each,
+    erase_prefixes,
+    minimal_flip_set,
+    rank,
+    sweep,
+)
+from fastattnerase.rankings import register_ranking
+from fastattnerase.status import Status
+
+__all__ = [
+    "AttentionBatch",
+    "Explanation",
+    "ItemErasure",
+    "MinimalFlipSet",
+    "PrefixErasure",
+    "Status",
+    "Sweep",
+    "TextExplanation",
+    "backends",
+    "binary_head",
+    "erase_each",
+    "erase_prefixes",
+    "explain",
+    "minimal_flip_set",
+    "rank",
+    "register_ranking",
+    "sweep",
+]
