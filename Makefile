@@ -34,10 +34,10 @@ demo: $(VENV)/.run  ## train a small model on real sentences, erase, and write t
 # DURATIONS=1 prints the processor time of each file and test function.
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n auto $(if $(DURATIONS),--durations-by-file)
 
-test: $(VENV)/.test build/emu/.built  ## the tests, on every backend that can run here
+test: $(VENV)/.test build/emu/.built build/served/.built  ## the tests, on every backend that can run here
 	$(PYTEST) -m "not long"
 
-test-long: $(VENV)/.test build/emu/.built  ## the tests that `make test` leaves to CI
+test-long: $(VENV)/.test build/emu/.built build/served/.built  ## the tests that `make test` leaves to CI
 	$(PYTEST) -m long
 
 test-fast: $(VENV)/.test  ## the tests without the cross-backend contract suite
@@ -47,6 +47,11 @@ test-fast: $(VENV)/.test  ## the tests without the cross-backend contract suite
 build/emu/.built: $(VENV)/.test
 	$(BIN)/python python_tests/cuda/emulator.py
 	@touch $@
+
+# The engine for other processors, where the machine can build and emulate it.
+build/served/.built: $(VENV)/.test
+	$(BIN)/python python_tests/contract/served.py
+	@mkdir -p build/served && touch $@
 
 lint: $(VENV)/.dev  ## ruff, mypy and clang-format
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.h' '*.hpp' '*.cpp' '*.cu' '*.cuh')

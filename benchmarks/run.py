@@ -455,7 +455,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--isa",
         default="",
-        help=f"the CPU engine's instruction set ({ISA_VARIABLE}: baseline, avx2, avx512); "
+        help=f"the CPU engine's instruction set ({ISA_VARIABLE}: plain, avx2, avx512, neon); "
         "default the best, with the others in rows of their own",
     )
     parser.add_argument("--repeats", type=int, help="alternating calls (default 9; smoke 2)")

@@ -76,7 +76,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         pairs = [(name, case) for name in names for case in chosen(CAPS.get(name, Caps()))]
         metafunc.parametrize(("runner", "case"), pairs, indirect=["runner"])
     elif "runner" in metafunc.fixturenames:
-        metafunc.parametrize("runner", _tally.required, indirect=True)
+        names = [name for name in _tally.required if not runners.cases_only(name)]
+        metafunc.parametrize("runner", names, indirect=True)
     elif "cpu_variant" in metafunc.fixturenames:
         metafunc.parametrize("cpu_variant", _C.cpu_variants_built(), indirect=True)
 
@@ -144,13 +145,13 @@ def cpu_variant(request: pytest.FixtureRequest) -> str:
 
 
 def _here(item: pytest.Item, backend: str) -> None:
-    """Count the test as one of the backend; skip it where the processor lacks the variant."""
+    """Count the test as one of the backend; skip it where the machine lacks what it needs."""
     item.user_properties.append(("backend", backend))
-    if runners.absent(backend):
+    if why := runners.absent(backend):
         if backend in MUST:
-            pytest.fail(f"{backend}: {ABSENT}, but FASTATTNERASE_TEST_REQUIRE names it")
+            pytest.fail(f"{backend}: {why}, but FASTATTNERASE_TEST_REQUIRE names it")
         item.user_properties.append(("not_run", ABSENT))
-        pytest.skip(f"{backend}: {ABSENT}")
+        pytest.skip(f"{backend}: {why}")
 
 
 @pytest.fixture(autouse=True)

@@ -25,6 +25,7 @@ from typer.testing import CliRunner, Result
 
 import fastattnerase
 import fastattnerase.data
+from fastattnerase import _C
 from fastattnerase.cli.app import app
 from fastattnerase.cli.console import counted, one_line_errors, out
 from fastattnerase.data import DataConfig
@@ -589,7 +590,7 @@ def test_help_has_an_example(command: str) -> None:
 def test_info_names_versions_and_every_backend() -> None:
     text = invoke("info").stdout
     assert torch.__version__ in text
-    assert "instruction sets" in text
+    assert f"in use: {_C.cpu_variant()}" in " ".join(text.split())
     for backend in fastattnerase.backends():
         assert f"backend {backend}" in text
 

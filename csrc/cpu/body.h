@@ -1,4 +1,4 @@
-// Included by every isa_*.cpp after FAE_ISA (a namespace), FAE_VARIANT (a symbol) and
+// Included by every file of targets/ after FAE_ISA (a namespace), FAE_VARIANT (a symbol) and
 // FAE_VARIANT_NAME (a string) are defined. Everything here is internal to the including unit; no
 // standard templates, whose weak symbols could hand code for one instruction set to another's
 // machine.

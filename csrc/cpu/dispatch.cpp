@@ -26,8 +26,10 @@ std::vector<Offer> offers() {
       {&kAvx512, avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")});
   list.push_back({&kAvx2, avx2});
+#elif defined(FAE_CPU_ARM)
+  list.push_back({&kNeon, true});
 #endif
-  list.push_back({&kBaseline, true});
+  list.push_back({&kPlain, true});
   return list;
 }
 
@@ -39,7 +41,8 @@ std::vector<const Variant*> runnable() {
   return list;
 }
 
-const Variant* find(const std::string& name) {
+const Variant* find(const std::string& given) {
+  const std::string name = given == "baseline" ? kPlain.name : given;  // what plain was called
   for (const Variant* variant : runnable()) {
     if (name == variant->name) return variant;
   }

@@ -1,5 +1,5 @@
 // The sweep of one instance, start to end: one body, compiled once per instruction set in its own
-// namespace (isa_*.cpp), everything internal to that unit so that no wide code leaks out of it.
+// namespace (targets/), everything internal to that unit so that no wide code leaks out of it.
 
 struct Shared {
   Instance instance;

@@ -38,11 +38,11 @@ struct Variant {
   void (*pooled)(const PooledParams& p, std::int64_t instance, char* work);
 };
 
-extern const Variant kBaseline;
-#if defined(FAE_CPU_X86)
+// The targets, each compiled where the build has it (engine.cmake).
+extern const Variant kPlain;
 extern const Variant kAvx2;
 extern const Variant kAvx512;
-#endif
+extern const Variant kNeon;
 
 const Variant& selected_variant();
 

@@ -30,10 +30,11 @@ def info() -> None:
     else:
         cuda = "with" if native.has_cuda else "without"
         table.add_row("native module", f"{native.version}, built {cuda} CUDA kernels")
-        table.add_row(
-            "instruction sets",
-            f"{', '.join(native.cpu_variants())}; in use: {native.cpu_variant()}",
-        )
+        here = native.cpu_variants()
+        sets = f"{', '.join(here)}; in use: {native.cpu_variant()}"
+        if others := [name for name in native.cpu_variants_built() if name not in here]:
+            sets += f"; built, not on this machine: {', '.join(others)}"
+        table.add_row("instruction sets", sets)
     for backend, reasons in fae.backends().items():
         table.add_row(
             f"backend {backend}", "cannot run: " + "; ".join(reasons) if reasons else "ok"

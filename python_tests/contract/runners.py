@@ -7,8 +7,10 @@ import os
 from functools import cache
 from pathlib import Path
 
+from contract import served
 from contract.harness import Runner
 from contract.interpreter import quicken
+from contract.tally import ABSENT
 from fastattnerase import _C
 from fastattnerase.backends import choose, register
 from fastattnerase.backends.cpu import CpuBackend
@@ -20,10 +22,10 @@ REFUSALS = {"triton": 8, "cuda": 10, "cuda-emulated": 10}
 def hide(names: str) -> None:
     """Make this process and those it starts see a processor without some variants (comma list)."""
     hidden = set(names.split(","))
-    if unknown := hidden - set(_C.cpu_variants_built()) | hidden & {"baseline"}:
+    if unknown := hidden - set(_C.cpu_variants_built()) | hidden & {"plain"}:
         raise ValueError(
             f"FASTATTNERASE_TEST_HIDE: given {', '.join(sorted(unknown))}, "
-            f"needed variants of {_C.cpu_variants_built()} but the baseline"
+            f"needed variants of {_C.cpu_variants_built()} but plain"
         )
     left = [name for name in _C.cpu_variants() if name not in hidden]
     _C.cpu_variants = lambda: left
@@ -34,13 +36,20 @@ def hide(names: str) -> None:
 def required(gpu: bool) -> list[str]:
     """What must run: every variant of the build, everything else but a GPU's own without a GPU."""
     native = [f"cpu-{variant}" for variant in _C.cpu_variants_built()]
-    return ["reference", *native, "triton", "cuda" if gpu else "cuda-emulated"]
+    return ["reference", *native, *served.here(), "triton", "cuda" if gpu else "cuda-emulated"]
 
 
-def absent(name: str) -> bool:
-    """Whether the processor of this machine cannot run a variant of the build."""
+def cases_only(name: str) -> bool:
+    """Whether a backend runs the contract's cases and leaves its other tests to faster ones."""
+    return name == "cpu-neon-emulated"
+
+
+def absent(name: str) -> str:
+    """Why this machine cannot run a variant; empty where it can."""
     variant = name.removeprefix("cpu-")
-    return variant in _C.cpu_variants_built() and variant not in _C.cpu_variants()
+    if variant in _C.cpu_variants_built() and variant not in _C.cpu_variants():
+        return ABSENT
+    return served.lacking(name)
 
 
 @cache
@@ -49,6 +58,8 @@ def load(name: str, gpu: bool) -> Runner:
     device = "cuda" if gpu and name in ("cuda", "triton") else "cpu"
     if name == "triton" and device == "cpu":
         quicken()
+    elif name in served.SERVERS:
+        register(served.load(name))
     elif name.startswith("cpu-"):
         register(CpuBackend(name, variant=name.removeprefix("cpu-")))
     elif name == "cuda-emulated":

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-# Why a test of a backend did not run; written to its report's user property "not_run".
+# Why a test of a backend did not run; written to its report's user property "not_run". A variant's
+# absence may have another reason, the tools that are missing, in what the test said as it skipped.
 ABSENT = "built, not on this machine"
 REFUSED = "refused"
 
@@ -19,6 +20,7 @@ class Tally:
     pinned: Mapping[str, int] = field(default_factory=dict)
     ran: Counter[str] = field(default_factory=Counter)
     absent: Counter[str] = field(default_factory=Counter)
+    lacking: dict[str, str] = field(default_factory=dict)  # why a variant is absent
     refused: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, set[str]] = field(default_factory=dict)  # of refusals
     skipped: Counter[str] = field(default_factory=Counter)  # for any other reason
@@ -38,6 +40,7 @@ class Tally:
                 getattr(self, name)[backend] += count
         elif properties.get("not_run") == ABSENT:
             self.absent[backend] += 1
+            self.lacking[backend] = reason.removeprefix(f"{backend}: ")
         elif properties.get("not_run") == REFUSED:
             self.refused[backend] += 1
             self.reasons.setdefault(backend, set()).add(reason)
@@ -79,7 +82,7 @@ class Tally:
 
     def absence(self, name: str) -> str:
         """What to say of a variant that this machine lacks."""
-        return f"{ABSENT}: {self.absent[name]} tests not run"
+        return f"{self.lacking[name]}: {self.absent[name]} tests not run"
 
     def not_run(self) -> Iterator[str]:
         """A line for each part that did not run, by whatever reason."""

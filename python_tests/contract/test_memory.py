@@ -76,7 +76,7 @@ def test_B49_a_thousand_random_orders_are_bounded(runner: Runner) -> None:
     assert torch.equal(kept[0].first_flip[:8], expected.first_flip)
 
 
-@pytest.mark.long_where(these=lambda p: p["runner"] not in ("cpu-baseline", "cuda-emulated"))
+@pytest.mark.long_where(these=lambda p: p["runner"] not in ("cpu-plain", "cuda-emulated"))
 def test_B29_memory_is_flat_over_many_calls(runner: Runner) -> None:
     """1,000 calls (50 where the backend is slow) leave nothing behind."""
     calls = 1000 if runner.caps == Caps() else 30

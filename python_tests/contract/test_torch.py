@@ -19,7 +19,7 @@ from contract.public import RANKINGS, everything, ragged, results
 LENGTHS = [5, 0, 9, 1]
 # To torch, the variants of the CPU engine are the same operator: one stands for all at first.
 other_variants_later = pytest.mark.long_where(
-    these=lambda p: p["runner"].startswith("cpu-") and p["runner"] != "cpu-baseline"
+    these=lambda p: p["runner"].startswith("cpu-") and p["runner"] != "cpu-plain"
 )
 ALL_CURVES = ("js", "kl", "label_prob", "mass", "decision", "logits")
 EVERYTHING = (1 << 13) - 1  # every optional result of the operator

@@ -1,4 +1,4 @@
-"""Short instances, which a variant may sweep several at a time: results beside the baseline's."""
+"""Short instances, which a variant may sweep several at a time: results beside plain's."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def swept(problem: fae.AttentionBatch, variant: str, orders: int = 1) -> dict[st
 
 @pytest.mark.parametrize("scores", [True, False])
 @pytest.mark.parametrize("classes", CLASSES)
-def test_short_instances_equal_the_baseline(cpu_variant: str, classes: int, scores: bool) -> None:
+def test_short_instances_equal_those_of_plain(cpu_variant: str, classes: int, scores: bool) -> None:
     problem = batch(classes, scores, seed=classes)
     lengths = problem.offsets.diff()
-    want = swept(problem, "baseline", orders=3)
+    want = swept(problem, "plain", orders=3)
     assert (want["first_flip"] > 0).any()
     assert (want["first_flip"] < 0).any()
     assert (want["minimal size"] > 0).any()

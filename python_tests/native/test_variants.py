@@ -42,7 +42,8 @@ def batch(classes: int, width: int, dtype: torch.dtype, scores: bool) -> fae.Att
 FLAGS = {  # of the processor, as Linux names them
     "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"},
     "avx2": {"avx2", "fma"},
-    "baseline": set(),
+    "neon": set(),
+    "plain": set(),
 }
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -58,14 +59,16 @@ def test_what_the_processor_has_is_run() -> None:
     assert _C.cpu_variants() == runs
 
 
-def test_there_is_a_baseline_and_the_fastest_is_first() -> None:
+def test_plain_is_there_and_the_fastest_is_first() -> None:
     variants = _C.cpu_variants()
     assert [name for name in _C.cpu_variants_built() if name in variants] == variants
-    assert variants[-1] == "baseline"
+    assert variants[-1] == "plain"
     assert len(set(variants)) == len(variants)
     for name in variants:
         _C.cpu_select_variant(name)
         assert _C.cpu_variant() == name
+    _C.cpu_select_variant("baseline")  # what plain was called
+    assert _C.cpu_variant() == "plain"
     with pytest.raises(ValueError, match=r"^name: given vax, needed one that this machine runs"):
         _C.cpu_select_variant("vax")
 
@@ -88,10 +91,10 @@ def test_variants_decide_the_same(
 ) -> None:
     problem = batch(classes, width, dtype, scores)
     names = ("attention", "gradient", "product", "random", "renormalized_gradient", "minimal")
-    register(CpuBackend("native-baseline", "baseline"))
-    orders = [fae.rank(problem, name, backend="native-baseline") for name in names]
+    register(CpuBackend("native-plain", "plain"))
+    orders = [fae.rank(problem, name, backend="native-plain") for name in names]
     curves = ("js", "kl", "mass")
-    want = fae.sweep(problem, orders, curves=curves, backend="native-baseline")
+    want = fae.sweep(problem, orders, curves=curves, backend="native-plain")
     assert (want.prefixes.first_flip > 0).any()
     assert (want.prefixes.first_flip < 0).any()
     assert want.single is not None
