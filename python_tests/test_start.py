@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-
-import pytest
 
 from fastattnerase.studies import STUDIES
 

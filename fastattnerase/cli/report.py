@@ -40,7 +40,8 @@ def report(
 
 def write_report(results: list[Result], folder: Path) -> Path:
     """Write the report on runs into a folder; give the page."""
+    from fastattnerase.runs.lock import alone
     from fastattnerase.studies.serrano_smith.report import build
 
-    with err.status("writing the report"):
+    with alone(folder), err.status("writing the report"):
         return build(results, folder)

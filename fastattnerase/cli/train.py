@@ -113,6 +113,7 @@ def train_and_save(
     from fastattnerase.models import build_model, evaluate, save_model
     from fastattnerase.models import train as train_model
     from fastattnerase.models.storage import require_writable
+    from fastattnerase.runs.lock import alone
     from fastattnerase.runs.rundir import provenance
 
     require_writable(folder)
@@ -144,7 +145,7 @@ def train_and_save(
     if data.vectors:
         out.print(f"{prepared.vectors_found:,} words have a vector")
     model = build_model(model_config, prepared.vocabulary, len(corpus.classes), prepared.embeddings)
-    with progress() as bars:
+    with alone(folder), progress() as bars:
         trained = train_model(
             model,
             prepared.train,

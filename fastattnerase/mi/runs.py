@@ -12,6 +12,7 @@ import fastattnerase as fae
 from fastattnerase.mi.config import Config
 from fastattnerase.mi.measurement import Measurement, Summary, measure
 from fastattnerase.runs import rundir
+from fastattnerase.runs.lock import alone
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.sources import Source
 
@@ -80,7 +81,7 @@ def run(
 
     Raises:
         RunError: the directory holds a run of another kind, configuration or source, or the
-            instances do not allow the measurement.
+            instances do not allow the measurement, or another process is writing there.
 
     Source:
         Wen, Subbalakshmi and Yang 2022, section 3.2.
@@ -92,16 +93,23 @@ def run(
     """
     settings = dataclasses.asdict(config) | {"candidates": list(config.candidates)}
     state = {"kind": KIND, "config": settings, "source": source.describe()}
-    if rundir.begin(folder, state, name=name, about={"classes": source.classes}):
-        return load(folder)
+    with alone(folder):
+        if not rundir.begin(folder, state, name=name, about={"classes": source.classes}):
+            _write(source, config, folder, on_progress or (lambda done, total: None))
+    return load(folder)
+
+
+def _write(
+    source: Source, config: Config, folder: Path, report: Callable[[int, int], None]
+) -> None:
+    """Measure, and write the tables and the result."""
 
     def batches() -> Iterator[fae.AttentionBatch]:
         done = 0
         for chunk in source.chunks(0):
             yield chunk.batch
             done += len(chunk.batch)
-            if on_progress is not None:
-                on_progress(done, len(source))
+            report(done, len(source))
 
     measurement = measure(batches(), config, scratch=folder)
     for table in TABLES:
@@ -110,7 +118,6 @@ def run(
         getattr(measurement, table).to_parquet(partial, index=False, compression="zstd")
         partial.replace(file)
     rundir.write_json(folder / rundir.RESULT, to_json(measurement.summary))
-    return load(folder)
 
 
 def export(result: Result) -> list[Path]:

@@ -150,9 +150,7 @@ def _view(
     first = next((orders[name] for name in bars if name in orders), None)
     smallest = orders.get(MINIMAL)
     strongest = max(one.weights, default=0.0)
-    styles = [
-        [f"--w:{_short(weight / strongest)}"] if weight > 0 else [] for weight in one.weights
-    ]
+    styles = [[f"--w:{_short(weight / strongest)}"] if weight > 0 else [] for weight in one.weights]
     for number, name in enumerate(bars, start=1):
         if name in orders:
             for place, item in enumerate(_erased(orders[name])):
@@ -256,4 +254,3 @@ def _short(share: float) -> str:
 def _triple(colour: str) -> str:
     """Give `#rrggbb` as the three numbers that CSS takes together with an opacity."""
     return " ".join(str(int(colour[place : place + 2], 16)) for place in (1, 3, 5))
-

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.metadata
 import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 RUN = "run.json"
 RESULT = "result.json"
-LOCK = ".lock"
 _PARTS = "parts"
 _PACKAGES = ("fastattnerase", "torch", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn")
 
@@ -76,14 +74,6 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
     partial.write_text(text + "\n", encoding="utf-8")
     partial.replace(path)
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Wait until nobody else works in a folder: a killed call's child may for a moment."""
-    with open(folder / LOCK, "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 class _Record(dict[str, Any]):

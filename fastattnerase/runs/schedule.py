@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 from fastattnerase.runs import rundir
+from fastattnerase.runs.lock import alone
 from fastattnerase.runs.workspace import Record, Unit, Workspace
 
 _SILENCE = 0.2  # seconds between two looks at the children
@@ -45,12 +45,11 @@ def run(workspace: Workspace, jobs: int, watcher: Watcher) -> dict[str, Any]:
         The manifest; the file is brought up to date after every unit.
 
     Raises:
-        RunError: another call works in the folder; what a unit raises.
+        RunError: another process is writing in the folder; what a unit raises.
     """
     if jobs < 1:
         raise rundir.RunError(f"jobs: given {jobs}, needed at least 1")
-    workspace.out.mkdir(parents=True, exist_ok=True)
-    with _alone(workspace.out):
+    with alone(workspace.out):
         units = workspace.units()
         left = [unit for unit in units if workspace.done(unit) is None]
         watcher.plan({unit.key: unit.cost for unit in left}, len(units) - len(left))
@@ -60,20 +59,6 @@ def run(workspace: Workspace, jobs: int, watcher: Watcher) -> dict[str, Any]:
             workspace.write_manifest()
             watcher.finished(unit.key, record)
         return workspace.write_manifest()
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    import fcntl
-
-    with open(out / ".lock", "wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise rundir.RunError(
-                f"another call works in {out}; wait for it, or choose another --out"
-            ) from None
-        yield
 
 
 def _here(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fastattnerase.runs import rundir
+from fastattnerase.runs.lock import LOCK, alone
 from fastattnerase.runs.records import read_record
 
 MANIFEST = "manifest.json"
@@ -160,7 +161,7 @@ class Workspace(ABC):
         """
         folder = self.folder(unit.key)
         folder.mkdir(parents=True, exist_ok=True)
-        with rundir.locked(folder):
+        with alone(folder, wait=True):  # a killed call's child may work there for a moment
             before = self.done(unit)
             if before is not None:
                 return before
@@ -231,7 +232,7 @@ class Workspace(ABC):
             "files": sorted(
                 path.relative_to(folder).as_posix()
                 for path in files
-                if path.name not in (self.record_name, rundir.LOCK)
+                if path.name not in (self.record_name, LOCK)
             ),
         }
 

@@ -57,6 +57,7 @@ def test_a_run_is_the_measurement_written_down(tmp_path: Path) -> None:
     assert result.run.config["clusters"] == 6
     assert "scikit-learn" in result.run.versions
     assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
+        ".lock",
         "correlations.parquet",
         "instances.parquet",
         "outputs.parquet",
@@ -96,7 +97,7 @@ def test_other_runs_are_not_overwritten(tmp_path: Path) -> None:
 def test_a_measurement_that_fails_leaves_an_unfinished_run(tmp_path: Path) -> None:
     with pytest.raises(MeasurementError, match="clusters: given 50, needed at most"):
         run(Source(), Config(clusters=50), tmp_path, name="demo")
-    assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".lock", "run.json"]
     # Nothing in it is worth keeping: another configuration may take the folder.
     run(Source(), CONFIG, tmp_path, name="demo")
     assert run(Source(), CONFIG, tmp_path, name="renamed").run.name == "renamed"

@@ -8,11 +8,13 @@ expectation over the random item under each rule of drawing it, and the exact mi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from fastattnerase.extras import needs
 from fastattnerase.runs import rundir
+from fastattnerase.runs.lock import alone
 from fastattnerase.runs.records import to_json
 from fastattnerase.sources import Source
 from fastattnerase.studies.serrano_smith import exhibits
@@ -54,7 +56,8 @@ def run(
         The finished run.
 
     Raises:
-        RunError: the directory holds results of another configuration or source.
+        RunError: the directory holds results of another configuration or source, or another
+            process is writing there.
 
     Source:
         Serrano and Smith 2019, sections 4 and 5.
@@ -91,11 +94,22 @@ def run(
         "config": config.to_dict(),
         "source": source.describe(),
     }
-    if rundir.begin(folder, state, name=name, about={"classes": source.classes}):
-        return load(folder)
+    with alone(folder):
+        if not rundir.begin(folder, state, name=name, about={"classes": source.classes}):
+            _write(source, config, folder, state, on_progress or (lambda done, total: None))
+    return load(folder)
+
+
+def _write(
+    source: Source,
+    config: Config,
+    folder: Path,
+    state: Mapping[str, Any],
+    report: Callable[[int, int], None],
+) -> None:
+    """Erase what is left of the instances, and write the tables and the result."""
     tables = rundir.PartialTables(folder, list(SCHEMAS), state)
     done = tables.rows()
-    report = on_progress or (lambda done, total: None)
     report(done, len(source))
     pending: list[dict[str, pa.Table]] = []
     for chunk in source.chunks(done):
@@ -112,7 +126,6 @@ def run(
     found = aggregate(folder, config, _head(source), shown)
     rundir.write_json(folder / rundir.RESULT, to_json(found))
     tables.discard()
-    return load(folder)
 
 
 def _head(source: Source) -> Head:

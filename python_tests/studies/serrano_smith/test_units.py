@@ -184,11 +184,6 @@ def test_a_missing_corpus(small: SerranoSmith, tmp_path: Path) -> None:
         schedule.run(SerranoSmith(small.study, tmp_path, tmp_path / "out"), 1, Quiet())
 
 
-def test_two_calls_in_one_folder(small: SerranoSmith) -> None:
-    with schedule._alone(small.out), pytest.raises(RunError, match="another call works"):
-        schedule.run(small, 1, Quiet())
-
-
 @pytest.mark.long
 @pytest.mark.long
 def test_killed_and_restarted_it_ends_with_the_same_numbers(tmp_path: Path) -> None:
