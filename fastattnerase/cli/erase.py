@@ -70,11 +70,15 @@ def _summary(result: Result) -> None:
     from fastattnerase.studies.serrano_smith.sentences import (
         notices,
         percent,
+        premises,
         times,
         typical_gap,
         verdict,
     )
 
+    failed = premises(result)
+    for text in [*failed, *(f"Note: {notice}" for notice in notices(result))]:
+        out.print(text, soft_wrap=True)
     table = Table(title=result.run.name, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for title in ("ranking", "flip", "median erased", "over smallest set"):
         table.add_column(title, justify="left" if title == "ranking" else "right")
@@ -86,6 +90,5 @@ def _summary(result: Result) -> None:
             times(typical_gap(result, ranking)),
         )
     out.print(table)
-    out.print(verdict(result), soft_wrap=True)
-    for notice in notices(result):
-        out.print(f"Note: {notice}", soft_wrap=True)
+    if not failed:
+        out.print(verdict(result), soft_wrap=True)

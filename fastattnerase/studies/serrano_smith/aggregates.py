@@ -121,6 +121,7 @@ def _counts(folder: Path) -> Counts:
             code={ranking: int((~flips[ranking]).sum()) for ranking in RANKINGS},
             flip_under_all=int(changed.all(axis=0).sum()),
         ),
+        majority=None if known.empty else float(known["gold"].value_counts(normalize=True).max()),
     )
 
 

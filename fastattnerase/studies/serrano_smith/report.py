@@ -13,7 +13,13 @@ from fastattnerase.report.figures import inline
 from fastattnerase.report.figures import save as save_figure
 from fastattnerase.report.tables import save as save_table
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.studies.serrano_smith import figures, full_figures, paper_figures, sentences
+from fastattnerase.studies.serrano_smith import (
+    figures,
+    full_figures,
+    judgement,
+    paper_figures,
+    sentences,
+)
 from fastattnerase.studies.serrano_smith.config import SINGLE_RANKINGS
 from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange
@@ -139,8 +145,8 @@ def build(results: Sequence[Result], folder: Path) -> Path:
         excluded=_EXCLUDED,
         random_item=_RANDOM_ITEM,
         single_rankings=SINGLE_RANKINGS,
-        good=sentences.GOOD,
-        fair=sentences.FAIR,
+        good=judgement.GOOD,
+        fair=judgement.FAIR,
     )
 
 

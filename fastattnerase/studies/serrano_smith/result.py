@@ -106,6 +106,8 @@ class Counts:
         bias_label_counts: analysed ones by the decision of the bias alone.
         smallest_set: of the smallest sets.
         never_flip: those whose decision never changes.
+        majority: share of the most frequent label, the accuracy of deciding it always; None where
+            labels are unknown, or the run is older than this field.
     """
 
     instances: int
@@ -120,6 +122,7 @@ class Counts:
     bias_label_counts: dict[str, int]
     smallest_set: SmallestSets
     never_flip: NeverFlip
+    majority: float | None = None
 
 
 @dataclass(frozen=True)

@@ -5,27 +5,40 @@ from __future__ import annotations
 import numpy as np
 
 from fastattnerase.studies.serrano_smith.config import CELLS
-from fastattnerase.studies.serrano_smith.result import Result
+from fastattnerase.studies.serrano_smith.judgement import (
+    CHANCE,
+    Judgement,
+    at_chance,
+    disagreement,
+    disagrees,
+    is_constant,
+    judge,
+    only_decision,
+)
+from fastattnerase.studies.serrano_smith.result import MultiWeight, Result
 
+# How a ranking is called, here and everywhere, in a sentence.
 PHRASES = {
     "random": "a random order",
     "attention": "attention",
     "gradient": "the gradient",
-    "product": "attention times gradient",
-    "minimal": "the smallest possible set",
+    "product": "the product of attention and gradient",
+    "minimal": "the smallest sets",
 }
-# The verdict on attention: bounds of the median of first flip over smallest set, where never
-# flipping counts as infinitely many.
-GOOD, FAIR = 1.1, 2.0
-CHANCE = 0.05  # of the sign test against a random order
 NEAR_BIAS = 0.02
-_CONSTANT = 1e-12  # mean divergence of attention from even weights
 _NOTHING = "No instance that could be analysed has two items or more, so there is nothing to rank."
 
 
 def percent(value: float | None, digits: int = 0) -> str:
-    """Write a share as a percentage; a dash where it is undefined."""
-    return "–" if value is None else f"{100 * value:.{digits}f}\u00a0%"
+    """Write a share as a percentage; a dash where it is undefined.
+
+    A share that is not everything or nothing is not written as 100 % or 0 %.
+    """
+    if value is None:
+        return "–"
+    while digits < 4 and 0 < value < 1 and round(100 * value, digits) in (0, 100):
+        digits += 1
+    return f"{100 * value:.{digits}f}\u00a0%"
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -50,81 +63,140 @@ def typical_gap(result: Result, ranking: str) -> float | None:
         ranking: its name.
 
     Returns:
-        The median over the instances that a part of their items flips; None where there are none.
+        The median over the instances that some, not all, of their items can flip; None where
+        there are none.
     """
     gaps = result.gaps(ranking)
     return float(np.median(gaps)) if len(gaps) else None
 
 
-def verdict(result: Result) -> str:
-    """Say in one sentence how far attention explains the model's decisions.
+# --- the verdict ---------------------------------------------------------------------------------
 
-    Judged are the instances that a part of their items flips. Where attention never flips one of
-    them, it needs infinitely many items. Where it needs fewer items than a random order no more
-    often than that needs fewer than it (sign test), it is no guide, however few they are.
+
+def verdict(result: Result) -> str:
+    """Say how far attention explains the model's decisions; a failed premise instead, if any.
+
+    Judged are the instances that some, not all, of their items can flip. Where attention never
+    flips one of them, it needs infinitely many items. Where it needs fewer items than a random
+    order no more often than that needs fewer than it (sign test), it is no guide, however few they
+    are.
     """
-    counts = result.counts
-    if counts.analysed == 0:
-        return _NOTHING
-    sets = counts.smallest_set
-    if not sets.known:
-        return "The smallest sets are not known here, so attention is only compared to rankings."
-    if not sets.some:
+    found = judge(result)
+    if found.grade in ("nothing", "not_the_model", "constant"):
+        return premises(result)[0]
+    if found.grade == "unknown":
+        return (
+            "The smallest sets are not known here, so attention is only compared to a random "
+            f"order. {_against_random(result)}"
+        )
+    if found.grade == "no_choice":
         return (
             "Nothing to choose: no decision changes before everything is erased, so every "
             "ranking is as good as any other."
         )
-    share = percent(sets.some / sets.known)
-    scope = (
-        ""
-        if sets.some == sets.known
-        else f"In the {share} of instances that a part of their items flips, "
+    return _grade(result, found)
+
+
+def _scope(result: Result) -> str:
+    """Name the group that the verdict is about."""
+    sets = result.counts.smallest_set
+    return (
+        f"Erasing some, not all, items can flip {percent(sets.some / sets.known)} of the decisions "
+        f"({sets.some:,} of {sets.known:,})."
     )
-    gaps = result.gaps("attention")
-    gap = float(np.median(gaps))
-    optimal = float((gaps <= 1).mean())
-    never = float(np.isinf(gaps).mean())
-    chance = result.pairs["attention", "random"]
-    worse = chance.first_smaller < chance.second_smaller
-    if never == 1:
-        text = "no decision changes under attention although some set would change it."
-    elif chance.p_sign > CHANCE or worse:
-        text = (
-            "attention is a worse guide than a random order"
-            if worse and chance.p_sign <= CHANCE
-            else "attention is not told apart from a random order"
-        )
-        text += (
-            f": it needs fewer items in {chance.first_smaller:,} instances and more in "
-            f"{chance.second_smaller:,}; "
-        )
-        text += (
-            f"erasing by it never changes the decision in {percent(never)}, though a set would."
-            if never >= 0.5
-            else f"it typically needs {times(gap)} the items of the smallest set that changes the "
-            "decision."
-        )
-    elif gap <= GOOD:
-        text = (
-            "attention is a good guide to what decides: typically erasing by it needs about as "
-            f"few items as any choice could, and exactly as few in {percent(optimal)}."
-        )
-    elif gap <= FAIR:
-        text = (
-            "attention is a fair guide, not an optimal one: erasing by it typically needs "
-            f"{times(gap)} the items of the smallest set that changes the decision."
-        )
-    elif never >= 0.5:
-        text = (
-            "attention is a poor guide to what decides: erasing by it never changes the decision "
-            f"in {percent(never)}, although some set would change it."
-        )
-    else:
-        text = (
-            "attention is a poor guide to what decides: erasing by it typically needs "
-            f"{times(gap)} the items of the smallest set that changes the decision."
-        )
-    return scope + (text if scope else text[0].upper() + text[1:])
+
+
+def _grade(result: Result, found: Judgement) -> str:
+    if found.grade == "never":
+        return f"{_scope(result)} Erasing by attention flips none of these: other items would."
+    if found.grade in ("worse", "chance"):
+        among = f"{_scope(result)} Among these, erasing by attention {_needs(found)}."
+        return f"{_against_random(result)} {among}"
+    guide = {
+        "good": "a good guide to what decides",
+        "fair": "a fair guide, not an optimal one",
+        "poor": "a poor guide to what decides",
+    }[found.grade]
+    return f"{_scope(result)} Among these, attention is {guide}: erasing by it {_needs(found)}."
+
+
+def _needs(found: Judgement) -> str:
+    """Say what erasing by attention takes against the smallest set."""
+    assert found.gap is not None  # some instance is judged
+    if found.gap == np.inf:
+        return f"never flips {percent(found.never)}, although other items would"
+    if found.gap <= 1:
+        return f"flips {percent(found.optimal)} with as few items as the smallest set"
+    return (
+        f"needs {times(found.gap)} the items of the smallest set (median), and no more than it in "
+        f"{percent(found.optimal)}"
+    )
+
+
+# --- what must be known before reading any number ------------------------------------------------
+
+
+def premises(result: Result) -> list[str]:
+    """Say which premises of the experiment fail: one sentence each, the verdict is withheld."""
+    if result.counts.analysed == 0:
+        return [_NOTHING]
+    return [text for text in (_not_the_model(result), _constant(result)) if text]
+
+
+def notices(result: Result) -> list[str]:
+    """Say what a reader of a run's numbers must know before reading any: one sentence each."""
+    counts = result.counts
+    bad = counts.excluded["non_finite"]
+    left_out = f"{bad:,} of {counts.instances:,} instances hold NaN or infinity: left out."
+    return [
+        text
+        for text in (left_out if bad else "", _at_chance(result), _one_decision(result))
+        if text
+    ]
+
+
+def _not_the_model(result: Result) -> str:
+    if not disagrees(result):
+        return ""
+    differ, compared = disagreement(result)
+    return (
+        f"No verdict: before anything is erased, {differ:,} of {compared:,} decisions computed "
+        "from these values, weights and head are not the model's own, so the numbers are not about "
+        "that model."
+    )
+
+
+def _constant(result: Result) -> str:
+    if not is_constant(result):
+        return ""
+    return (
+        "No verdict: attention is constant. All items of an instance have the same weight, so "
+        "erasing by attention is erasing by position."
+    )
+
+
+def _at_chance(result: Result) -> str:
+    if not at_chance(result) or only_decision(result) is not None:  # which says it better
+        return ""
+    counts = result.counts
+    return (
+        f"The model is hardly better than chance: {percent(counts.accuracy, 1)} of its decisions "
+        f"are right, and deciding the most frequent class always is right in "
+        f"{percent(counts.majority, 1)}, so there is little that attention could explain."
+    )
+
+
+def _one_decision(result: Result) -> str:
+    label = only_decision(result)
+    if label is None:
+        return ""
+    return (
+        f"The model decides “{result.run.classes[label]}” for every instance, so it has learned "
+        "little that these numbers could be about."
+    )
+
+
+# --- paragraphs ----------------------------------------------------------------------------------
 
 
 def paragraphs(result: Result) -> list[str]:
@@ -136,12 +208,11 @@ def paragraphs(result: Result) -> list[str]:
     Returns:
         Plain text.
     """
-    counts = result.counts
-    if counts.analysed == 0:
+    if result.counts.analysed == 0:
         return [_NOTHING]
     texts = [
-        _constant(result),
-        _one_decision(result),
+        *premises(result)[1:],  # the first is the verdict
+        *notices(result),
         _sets(result),
         _why_not(result),
         _singles(result),
@@ -150,72 +221,48 @@ def paragraphs(result: Result) -> list[str]:
     return [text for text in texts if text]
 
 
-def notices(result: Result) -> list[str]:
-    """Say what a reader of a run's numbers must know before reading any: one sentence each."""
-    counts = result.counts
-    bad = counts.excluded["non_finite"]
-    left_out = f"{bad:,} of {counts.instances:,} instances hold NaN or infinity: left out."
-    texts = [left_out if bad else "", _constant(result)]
-    return [text for text in texts if text]
-
-
-def _constant(result: Result) -> str:
-    divergence = result.uniform.js.mean.value
-    if divergence is None or divergence > _CONSTANT:
-        return ""
-    return (
-        "Attention is constant: all items of an instance have the same weight, so erasing by "
-        "attention is erasing by position."
-    )
-
-
-def _one_decision(result: Result) -> str:
-    decisions = result.counts.label_counts
-    if len(decisions) > 1:
-        return ""
-    name = result.run.classes[int(next(iter(decisions)))]
-    return (
-        f"Beware: the model decides “{name}” for every instance, so it has learned little that "
-        "these numbers could be about."
-    )
-
-
 def _sets(result: Result) -> str:
     records = result.multi
-
-    def flips(ranking: str) -> str:
-        record = records[ranking]
-        median = record.fraction.median.value
-        after = "" if median is None else f", after a median of {percent(median)} of the items"
-        return f"{percent(record.share_flipped.value)} of the decisions{after}"
-
-    sentence = f"Erasing in order of attention changes {flips('attention')}. "
-    if "minimal" in records:
-        sentence += f"The smallest sets that can change them do so for {flips('minimal')}. "
-    sentence += "; ".join(
-        f"{words}: {flips(ranking)}"
-        for ranking, words in (
-            ("gradient", "In order of the gradient"),
-            ("product", "of attention times gradient"),
-            ("random", "at random"),
-        )
-    )
-    sentence += "."
     known = ("attention", "gradient", "product")
-    optimal = {r: records[r].share_optimal.value for r in known}
+    clauses = [
+        f"by {PHRASES[ranking]} {_flips(result, records[ranking])}"
+        for ranking in ("attention", "minimal", "gradient", "product", "random")
+        if ranking in records
+    ]
+    text = "; ".join(clauses) + "."
+    text = text[0].upper() + text[1:]
     sets = result.counts.smallest_set
     if sets.some:
-        best = max(known, key=lambda r: optimal[r] or 0.0)
-        sentence += (
-            f" In the {sets.some:,} instances where a part of the items suffices, attention "
-            f"needs no more than the smallest set in {percent(optimal['attention'])}"
+        optimal = [
+            f"{PHRASES[ranking]} {percent(records[ranking].share_optimal.value)}"
+            for ranking in known
+        ]
+        text += (
+            f" Of the {sets.some:,} decisions that some, not all, items can flip, "
+            f"{optimal[0]}, {optimal[1]} and {optimal[2]} are flipped with no more items than the "
+            "smallest set."
         )
-        sentence += (
-            ", more often than either alternative."
-            if best == "attention"
-            else f", {PHRASES[best]} in {percent(optimal[best])}."
+    return f"{text} {_against_random(result)}".rstrip()
+
+
+def _flips(result: Result, record: MultiWeight) -> str:
+    """Say how many decisions an order flips, and how soon half of those are flipped."""
+    share = f"{percent(record.share_flipped.value)} of the decisions flip"
+    median = record.fraction.median.value
+    if median is None:
+        return share
+    never = result.run.config.never_flips == "one"  # then medians count these as all items
+    if median < 1:
+        group = "all, never counted as everything," if never else "these"
+        return f"{share}, half of {group} with at most {percent(median)} of the items erased"
+    if never:
+        return (
+            f"{share}, and at least half of all only when everything is erased and the bias alone "
+            "decides, or never"
         )
-    return sentence + _against_random(result)
+    return (
+        f"{share}, at least half of these only when everything is erased and the bias alone decides"
+    )
 
 
 def _against_random(result: Result) -> str:
@@ -224,13 +271,13 @@ def _against_random(result: Result) -> str:
         return ""
     better = pair.first_smaller > pair.second_smaller
     if pair.p_sign > CHANCE:
-        text = "Attention and a random order are not told apart"
+        text = "Attention is not told apart from a random order"
     else:
-        text = f"Attention is {'better' if better else 'worse'} than a random order"
+        text = f"Attention is a {'better' if better else 'worse'} guide than a random order"
     return (
-        f" {text}: it needs fewer items in {pair.first_smaller:,} of the {pair.judged:,} "
-        f"instances that either flips, more in {pair.second_smaller:,} (sign test, p "
-        f"{pair.p_sign:.2g})."
+        f"{text}: it needs fewer items in {pair.first_smaller:,} of the {pair.judged:,} decisions "
+        f"that either flips, more in {pair.second_smaller:,} and as many in {pair.ties:,} (sign "
+        f"test, p {pair.p_sign:.2g})."
     )
 
 
@@ -301,13 +348,13 @@ def _theory(result: Result) -> str:
     difference = abs(head.bias[0] - head.bias[1])
     if difference == 0:
         return (
-            "With two classes and equal biases, as here, attention times gradient is the best "
-            "possible ranking by proof; its gap of 1 is no finding."
+            "With two classes and equal biases, as here, the product of attention and gradient is "
+            "the best possible ranking by proof; its gap of 1 is no finding."
         )
     if difference < NEAR_BIAS:
         return (
-            f"With two classes and equal biases attention times gradient is the best possible "
-            f"ranking by proof; here the biases differ by only {difference:.2g}, so its small gap "
-            f"is expected."
+            "With two classes and equal biases the product of attention and gradient is the best "
+            f"possible ranking by proof; here the biases differ by only {difference:.2g}, so its "
+            "small gap is expected."
         )
     return ""

@@ -79,6 +79,7 @@ def _model(result: Result) -> dict[str, Any]:
     return {
         "instances": counts.instances,
         "accuracy": counts.accuracy,
+        "majority": counts.majority,
         **{f"excluded_{reason}": count for reason, count in counts.excluded.items()},
         "analysed": counts.analysed,
         "label_is_bias_label": counts.label_is_bias_label,

@@ -28,7 +28,7 @@ INSTANCES = [
     ([NAN, 1.0], [0.5, 0.5]),  # not a number
 ]
 GOLD = [1, 1, 1, 0, 0, 1, 0, -1]
-MODEL = [1, 0, 0, 1, 0, 1, 0, 0]  # differs from the engine at 2 and at the last
+MODEL = [1, 0, 1, 1, 0, 1, 0, 0]  # differs from the engine at the last, which is not a number
 
 
 def batch_of(rows: list[int]) -> fae.AttentionBatch:

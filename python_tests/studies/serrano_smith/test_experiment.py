@@ -134,7 +134,7 @@ def test_aggregates(finished: Result) -> None:
     assert counts.excluded == {"empty": 1, "length_1": 1, "non_finite": 1}
     assert counts.analysed == 5
     assert counts.label_is_bias_label == 2
-    assert counts.label_differs_from_model == 2
+    assert counts.label_differs_from_model == 1
     assert counts.compared_with_model == 8
     assert counts.accuracy == pytest.approx(5 / 7)
     assert counts.smallest_set == SmallestSets(known=5, none=1, everything=1, some=3)

@@ -1,0 +1,135 @@
+"""How far attention explains a run's decisions: premises first, then a grade; no words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fastattnerase.studies.serrano_smith.result import Result
+
+# Bounds of the median of first flip over smallest set, where never flipping counts as infinitely
+# many.
+GOOD, FAIR = 1.1, 2.0
+CHANCE = 0.05  # of the sign test against a random order
+# More decisions than this that are not the model's own are no rounding, also in half precision.
+DISAGREEMENT = 0.01
+# At most so much of the way from the majority class to all right is no better than chance.
+SKILL = 0.1
+_CONSTANT = 1e-12  # mean divergence of attention from even weights
+
+Grade = Literal[
+    "nothing",
+    "not_the_model",
+    "constant",
+    "unknown",
+    "no_choice",
+    "never",
+    "worse",
+    "chance",
+    "good",
+    "fair",
+    "poor",
+]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a run says of attention as a guide to the model's decisions.
+
+    Attributes:
+        grade: `nothing`: no instance could be analysed. `not_the_model`: the decisions before any
+            erasure are not the model's own. `constant`: all weights of an instance are equal.
+            `unknown`: smallest sets are not known. `no_choice`: no decision changes before
+            everything is erased. `never`: attention changes none. `worse`, `chance`: a random order
+            needs fewer items, or is not told apart (sign test). `good`, `fair`, `poor`: by the
+            median gap, at most 1.1, at most 2, beyond.
+        judged: instances that some, not all, of their items can flip.
+        gap: median over these of items erased by attention over those of the smallest set,
+            infinite where it never flips half of them; None where there are none.
+        optimal: share of these in which attention needs no more than the smallest set.
+        never: share of these that attention never flips.
+    """
+
+    grade: Grade
+    judged: int = 0
+    gap: float | None = None
+    optimal: float | None = None
+    never: float | None = None
+
+
+def judge(result: Result) -> Judgement:
+    """Judge attention as a guide to a model's decisions; a premise that fails comes first.
+
+    Args:
+        result: a finished run.
+
+    Returns:
+        The grade, with its numbers.
+    """
+    if result.counts.analysed == 0:
+        return Judgement("nothing")
+    if disagrees(result):
+        return Judgement("not_the_model")
+    if is_constant(result):
+        return Judgement("constant")
+    sets = result.counts.smallest_set
+    if not sets.known:
+        return Judgement("unknown")
+    if not sets.some:
+        return Judgement("no_choice")
+    gaps = result.gaps("attention")
+    gap, never = float(np.median(gaps)), float(np.isinf(gaps).mean())
+    return Judgement(_grade(result, gap, never), sets.some, gap, float((gaps <= 1).mean()), never)
+
+
+def _grade(result: Result, gap: float, never: float) -> Grade:
+    pair = result.pairs["attention", "random"]
+    if never == 1:
+        return "never"
+    if pair.p_sign > CHANCE:
+        return "chance"
+    if pair.first_smaller < pair.second_smaller:
+        return "worse"
+    return "good" if gap <= GOOD else "fair" if gap <= FAIR else "poor"
+
+
+def disagreement(result: Result) -> tuple[int, int]:
+    """Count the instances that the model itself decides otherwise, before any erasure.
+
+    Returns:
+        Those, and all whose own decision is known; instances with NaN or infinity are not counted.
+    """
+    counts = result.counts
+    if not counts.label_differs_from_model:
+        return 0, counts.compared_with_model
+    table = result.table("instances", ["label", "model_label", "excluded"])
+    table = table[table["excluded"] != "non_finite"].dropna(subset=["model_label"])
+    return int((table["label"] != table["model_label"]).sum()), len(table)
+
+
+def disagrees(result: Result) -> bool:
+    """Say whether more decisions differ from the model's own than rounding explains."""
+    differ, compared = disagreement(result)
+    return differ > DISAGREEMENT * compared
+
+
+def is_constant(result: Result) -> bool:
+    """Say whether attention gives all items of an instance the same weight."""
+    divergence = result.uniform.js.mean.value
+    return divergence is not None and divergence <= _CONSTANT
+
+
+def only_decision(result: Result) -> int | None:
+    """Find the class that is decided for every instance; None where several are."""
+    decisions = result.counts.label_counts
+    return int(next(iter(decisions))) if len(decisions) == 1 else None
+
+
+def at_chance(result: Result) -> bool:
+    """Say whether the model is hardly better than deciding the most frequent label always."""
+    accuracy, majority = result.counts.accuracy, result.counts.majority
+    if accuracy is None or majority is None:
+        return False
+    return accuracy - majority <= SKILL * (1 - majority) + 1e-9  # 55 % of two even classes, too

@@ -1,0 +1,186 @@
+"""What a reader who has not read the paper wants first: a sentence a model, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastattnerase.studies.serrano_smith.judgement import (
+    Judgement,
+    at_chance,
+    disagreement,
+    judge,
+    only_decision,
+)
+from fastattnerase.studies.serrano_smith.result import Result
+from fastattnerase.studies.serrano_smith.sentences import PHRASES, percent
+
+_FEW = 100  # judged instances; with fewer, intervals are wide
+
+
+class Summary(NamedTuple):
+    """How a report opens.
+
+    Attributes:
+        models: for each run its name and one plain sentence, in the order of the runs.
+        next_steps: what to do next, one sentence each, most urgent first.
+    """
+
+    models: tuple[tuple[str, str], ...]
+    next_steps: tuple[str, ...]
+
+
+class _Words(NamedTuple):
+    """What the run's record calls an item and an instance."""
+
+    items: str
+    instances: str
+
+
+def summarise(results: Sequence[Result]) -> Summary:
+    """Say in plain words what runs found, and what to do next.
+
+    Args:
+        results: finished runs.
+
+    Returns:
+        A sentence a run, and the steps, each once.
+
+    Example:
+        >>> from fastattnerase.studies.serrano_smith.summary import summarise
+        >>> summarise([]).models
+        ()
+    """
+    models = []
+    steps: list[tuple[int, str]] = []
+    for result in results:
+        found = judge(result)
+        words = _words(result.run.source)
+        models.append((result.run.name, _plain(result, found, words)))
+        steps += _steps(result, found, words)
+    ordered = [step for _, step in sorted(steps, key=lambda step: step[0])]
+    return Summary(tuple(models), tuple(dict.fromkeys(ordered)))
+
+
+def _words(source: dict[str, Any]) -> _Words:
+    items = source.get("item")
+    return _Words("items", "instances") if items is None else _Words(str(items), "texts")
+
+
+def _plain(result: Result, found: Judgement, words: _Words) -> str:
+    items, instances = words
+    if found.grade == "nothing":
+        return f"There is nothing to test: none of the {instances} has two {items} or more."
+    if found.grade == "not_the_model":
+        differ, compared = disagreement(result)
+        return (
+            f"No verdict: {differ:,} of {compared:,} decisions computed from the given tensors are "
+            "not the model's own, so the tensors are not what the model decided by."
+        )
+    if found.grade == "constant":
+        return (
+            f"No verdict: this attention gives all {items} of a text the same weight, so it points "
+            "at none of them."
+        )
+    if found.grade in ("unknown", "chance", "worse"):
+        return _against_chance(result, found, words)
+    if found.grade == "no_choice":
+        return (
+            f"Attention has nothing to point at: no decision changes while any of the {items} are "
+            "left."
+        )
+    assert found.gap is not None  # some instance is judged
+    guide = "poor" if found.grade == "never" else found.grade
+    if found.gap == np.inf:
+        place, took = "of", f"never changes {percent(found.never)}, although removing others would"
+    elif found.gap <= 1:
+        place, took = "of", f"changes {percent(found.optimal)} with as few {items} as possible"
+    else:
+        place, took = "in", f"typically takes {_multiple(found.gap, items)} as needed"
+    return (
+        f"Attention is a {guide} guide to what this model decides by: {place} the "
+        f"{found.judged:,} {instances} whose decision removing some of their {items} can change, "
+        f"removing the {items} with the most attention first {took}."
+    )
+
+
+def _against_chance(result: Result, found: Judgement, words: _Words) -> str:
+    pair = result.pairs["attention", "random"]
+    head = {
+        "worse": "Attention misleads about what this model decides by",
+        "chance": "Attention tells no more than chance what this model decides by",
+        "unknown": "Attention was only compared to chance",
+    }[found.grade]
+    return (
+        f"{head}: removing the {words.items} with the most attention first takes fewer than "
+        f"removing them in a random order in {pair.first_smaller:,} {words.instances}, and more in "
+        f"{pair.second_smaller:,}."
+    )
+
+
+def _multiple(gap: float, items: str) -> str:
+    if gap < 1.05:
+        return f"about as many {items}"
+    return f"{gap:.0f} times as many {items}" if gap >= 10 else f"{gap:.1f} times as many {items}"
+
+
+def _steps(result: Result, found: Judgement, words: _Words) -> Iterator[tuple[int, str]]:
+    """Yield what to do next for one model, each step with how urgent it is: 0 before all."""
+    name, counts = result.run.name, result.counts
+    if found.grade == "not_the_model":
+        yield (
+            0,
+            f"Check the tensors of {name}, then erase again: are the values what attention sums, "
+            "are weights or scores of the same forward pass, and are head_weight and head_bias the "
+            "layer right after the sum?",
+        )
+    if at_chance(result):
+        yield (
+            1,
+            f"Mend {name} before its attention is looked at: {percent(counts.accuracy, 1)} of its "
+            "decisions are right, and always deciding the most frequent class is right in "
+            f"{percent(counts.majority, 1)}.",
+        )
+    elif only_decision(result) is not None:
+        yield 1, f"Mend {name} before its attention is looked at: it decides one class for all."
+    if "tensors" in result.run.source and not counts.compared_with_model:
+        yield (
+            2,
+            f"Store the model's own logits beside the tensors of {name}: only then is it checked "
+            "that they are what the model decided by.",
+        )
+    if found.grade in ("poor", "never", "chance", "worse", "constant"):
+        yield 3, f"Do not show the attention of {name} as an explanation.{_instead(result)}"
+    elif found.grade in ("good", "fair"):
+        yield (
+            4,
+            f"Before the attention of {name} is shown as an explanation, look at the "
+            f"{words.instances} that need more {words.items} than the smallest set: the column gap "
+            "of multi.parquet in the run's folder is above 1 there, or empty.",
+        )
+    if 0 < found.judged < _FEW:
+        yield (
+            5,
+            f"Erase {name} on more {words.instances}: only {found.judged:,} could be judged, so "
+            "the intervals are wide.",
+        )
+
+
+def _instead(result: Result) -> str:
+    """Say what to show instead: the smallest sets, and the rankings most often as short."""
+    shares = {
+        ranking: record.share_optimal.value or 0.0
+        for ranking, record in result.multi.items()
+        if ranking not in ("random", "minimal")
+    }
+    most = max(shares.values(), default=0.0)
+    best = [ranking for ranking, share in shares.items() if share == most > 0]
+    if not best or "attention" in best:
+        return " Show the smallest sets instead." if result.counts.smallest_set.some else ""
+    named = " or ".join(PHRASES.get(ranking, ranking) for ranking in best)
+    return (
+        f" Show the smallest sets, or rank by {named}: {percent(most)} of the decisions that can "
+        "be judged are changed with as few as possible."
+    )
