@@ -265,7 +265,7 @@ class SerranoSmith(Workspace):
             partial(self._train, corpus, model),
             partial(self._train_state, corpus, model),
             (f"embed/{corpus.slug}",),
-            cost=next(cost for name, cost in _TRAIN_COST.items() if model.endswith(name)),
+            cost=_TRAIN_COST.get(self.study.options(corpus, model)[0]["encoder"], 5.0),
             about=_about("train", corpus, model),
         )
 
