@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
+Counts = NDArray[np.uint8]
 SUMMARY = ("share", "mean", "q1", "median", "q3")
+
+_CHUNK = 1 << 19  # counts that are worked on at a time: what they become fits into a cache
+_KEPT = 1 << 27  # counts that are kept for other samples of the same size; more are drawn again
+_BLOCK = 128  # sorted values whose counts are summed before they are looked at one by one
 
 
 @dataclass(frozen=True)
@@ -30,116 +33,175 @@ class Estimate:
 UNDEFINED = Estimate(None, None, None)
 
 
-def summarise(
-    sample: Floats, *, name: str, seed: int, resamples: int = 1000, confidence: float = 0.95
-) -> dict[str, Estimate]:
-    """Describe a sample in which NaN means "does not apply", with bootstrap intervals.
+class Bootstrap:
+    """Draws resamples of rows, and reads the intervals of statistics off them.
 
-    `share` is the part of the sample that is not NaN; `mean` and the quartiles (linear
-    interpolation) are those of the rest. Whole rows are resampled, so that the columns (several
-    random orders of one instance) stay together.
+    Each of the resamples takes as many rows as the sample has, with replacement; the interval of a
+    statistic lies between the percentiles of its values in the resamples. Samples of one size see
+    the same resamples, which depend on the seed alone.
 
     Args:
-        sample: `[N]` or `[N, K]` float64.
-        name: what is described; gives each quantity a stream of its own.
         seed: of the resampling.
         resamples: number of resamples.
-        confidence: coverage of the interval between the percentiles.
-
-    Returns:
-        One `Estimate` for each of `share`, `mean`, `q1`, `median`, `q3`.
+        confidence: coverage of the intervals.
+        tell: called after each sample that was described.
 
     Source:
         B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, section 13.3.
 
     Example:
         >>> import numpy as np
-        >>> from fastattnerase.statistics.bootstrap import summarise
-        >>> e = summarise(np.array([1.0, 3.0, np.nan]), name="demo", seed=0, resamples=100)
+        >>> from fastattnerase.statistics.bootstrap import Bootstrap
+        >>> e = Bootstrap(seed=0, resamples=100).summarise(np.array([1.0, 3.0, np.nan]))
         >>> e["median"].value, round(e["share"].value, 2)
         (2.0, 0.67)
     """
-    columns = sample[:, None] if sample.ndim == 1 else sample  # [N, K]
-    instance, _ = known = np.nonzero(~np.isnan(columns))
-    values = columns[known]
-    order = np.argsort(values, kind="stable")
-    values, instance = values[order], instance[order]
 
-    def statistic(counts: Counts) -> Floats:
-        # How often each value, from the smallest on, is in the resample; no sort is needed.
-        times = counts[instance]
-        ends = np.cumsum(times)
-        size = int(ends[-1]) if len(ends) else 0
-        if size == 0:
-            return np.array([0.0, np.nan, np.nan, np.nan, np.nan])
-        place = np.array([0.25, 0.5, 0.75]) * (size - 1)
-        below = place.astype(np.int64)
-        low = values[np.searchsorted(ends, below, side="right")]
-        high = values[np.searchsorted(ends, np.minimum(below + 1, size - 1), side="right")]
-        quartiles = low + (place - below) * (high - low)
-        return np.array([size / columns.size, times @ values / size, *quartiles])
+    def __init__(
+        self,
+        *,
+        seed: int,
+        resamples: int = 1000,
+        confidence: float = 0.95,
+        tell: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.seed = seed
+        self.resamples = resamples
+        self.confidence = confidence
+        self._tell = tell
+        self._kept: dict[int, list[Counts]] = {}
 
-    estimates = _intervals(statistic, len(columns), name, seed, resamples, confidence)
-    return dict(zip(SUMMARY, estimates or [UNDEFINED] * len(SUMMARY), strict=True))
+    def summarise(self, sample: Floats) -> dict[str, Estimate]:
+        """Describe a sample in which NaN means "does not apply".
+
+        `share` is the part of the sample that is not NaN; `mean` and the quartiles (linear
+        interpolation) are those of the rest. Whole rows are resampled, so that the columns (several
+        random orders of one instance) stay together.
+
+        Args:
+            sample: `[N]` or `[N, K]` float64.
+
+        Returns:
+            One `Estimate` for each of `share`, `mean`, `q1`, `median`, `q3`.
+        """
+        columns = sample[:, None] if sample.ndim == 1 else sample  # [N, K]
+        instance, _ = known = np.nonzero(~np.isnan(columns))
+        values = columns[known]
+        order = np.argsort(values, kind="stable")
+        values, instance = values[order], instance[order]
+
+        def statistic(counts: Counts) -> Floats:
+            return _describe(values, counts.take(instance, axis=1), columns.size)
+
+        estimates = self._intervals(statistic, len(columns))
+        return dict(zip(SUMMARY, estimates or [UNDEFINED] * len(SUMMARY), strict=True))
+
+    def means(self, sample: Floats | NDArray[np.bool_]) -> list[Estimate]:
+        """Estimate the mean of every column, rows resampled together.
+
+        Args:
+            sample: `[N, K]` float64 or bool, without NaN.
+
+        Returns:
+            `K` estimates.
+
+        Example:
+            >>> import numpy as np
+            >>> from fastattnerase.statistics.bootstrap import Bootstrap
+            >>> [e.value for e in Bootstrap(seed=0, resamples=50).means(np.eye(4)[:, :2])]
+            [0.25, 0.25]
+        """
+        rows = np.asarray(sample, dtype=np.float64)
+
+        def statistic(counts: Counts) -> Floats:
+            return np.asarray(counts.astype(np.float64) @ rows / len(rows))
+
+        return self._intervals(statistic, len(rows)) or [UNDEFINED] * rows.shape[1]
+
+    def _intervals(self, statistic: Callable[[Counts], Floats], size: int) -> list[Estimate]:
+        """Estimate statistics of how often each of `size` rows counts; nothing where none is.
+
+        Args:
+            statistic: makes `[C, S]` of the counts `[C, size]` of `C` resamples.
+            size: rows of the sample.
+
+        Returns:
+            `S` estimates.
+        """
+        estimates = []
+        if size:
+            [values] = statistic(np.ones((1, size), dtype=np.uint8))  # [S]
+            drawn = np.concatenate([statistic(counts) for counts in self._counts(size)])
+            estimates = [
+                self._estimate(float(value), column)
+                for value, column in zip(values, drawn.T, strict=True)
+            ]
+        self._tell()
+        return estimates
+
+    def _estimate(self, value: float, drawn: Floats) -> Estimate:
+        # A resample can miss every row to which the statistic applies.
+        defined = drawn[~np.isnan(drawn)]
+        if np.isnan(value) or len(defined) == 0:
+            return UNDEFINED
+        tail = 50 * (1 - self.confidence)
+        low, high = np.percentile(defined, [tail, 100 - tail])
+        return Estimate(value, float(low), float(high))
+
+    def _counts(self, size: int) -> Iterator[Counts]:
+        """Give how often each row is in each resample, `[C, size]` at a time."""
+        if size not in self._kept:
+            if (sum(self._kept) + size) * self.resamples > _KEPT:
+                return self._draw(size)
+            self._kept[size] = list(self._draw(size))
+        return iter(self._kept[size])
+
+    def _draw(self, size: int) -> Iterator[Counts]:
+        rng = np.random.default_rng(self.seed)
+        left, most = self.resamples, max(1, _CHUNK // size)
+        while left:
+            count = min(left, most)
+            left -= count
+            rows = rng.integers(0, size, (count, size))  # [C, size]
+            rows += size * np.arange(count)[:, None]
+            counts = np.bincount(rows.ravel(), minlength=count * size).reshape(count, size)
+            # No row is drawn 256 times: of 256 rows or more that has a chance of 1 in 256!.
+            yield counts.astype(np.uint8)
 
 
-def means(
-    sample: Floats, *, name: str, seed: int, resamples: int = 1000, confidence: float = 0.95
-) -> list[Estimate]:
-    """Estimate the mean of every column, rows resampled together.
+def _describe(values: Floats, times: Counts, size: int) -> Floats:
+    """Compute share, mean and quartiles of values that count several times.
 
     Args:
-        sample: `[N, K]` float64 or bool, without NaN.
-        name: what is described; gives each quantity a stream of its own.
-        seed: of the resampling.
-        resamples: number of resamples.
-        confidence: coverage of the interval between the percentiles.
+        values: `[M]`, ascending.
+        times: `[C, M]`, how often each counts.
+        size: of the whole sample, with what does not apply.
 
     Returns:
-        `K` estimates.
-
-    Example:
-        >>> import numpy as np
-        >>> from fastattnerase.statistics.bootstrap import means
-        >>> [e.value for e in means(np.eye(4)[:, :2], name="demo", seed=0, resamples=50)]
-        [0.25, 0.25]
+        `[C, 5]`, as `SUMMARY` names them; NaN where no value counts.
     """
-    rows = np.asarray(sample, dtype=np.float64)
+    found = np.full((len(times), len(SUMMARY)), np.nan)
+    found[:, 0] = 0.0
+    if len(values) == 0:
+        return found
+    begins = np.arange(0, len(values), _BLOCK)
+    ends = np.add.reduceat(times, begins, axis=1, dtype=np.int64).cumsum(axis=1)  # [C, blocks]
+    number = ends[:, -1]  # values, each as often as it counts
+    some = number > 0
+    times, ends, number = times[some], ends[some], number[some]
 
-    def statistic(counts: Counts) -> Floats:
-        return np.asarray(counts @ rows / len(rows))
-
-    estimates = _intervals(statistic, len(rows), name, seed, resamples, confidence)
-    return estimates or [UNDEFINED] * rows.shape[1]
-
-
-def _intervals(
-    statistic: Callable[[Counts], Floats],
-    size: int,
-    name: str,
-    seed: int,
-    resamples: int,
-    confidence: float,
-) -> list[Estimate]:
-    """Estimate statistics of how often each of `size` rows counts; nothing where there is none."""
-    if size == 0:
-        return []
-    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    values = statistic(np.ones(size, dtype=np.int64))  # [S]
-    drawn = np.stack(
-        [
-            statistic(np.bincount(rng.integers(0, size, size), minlength=size))
-            for _ in range(resamples)
-        ]
-    )  # [resamples, S]
-    tail = 50 * (1 - confidence)
-    estimates = []
-    for value, column in zip(values, drawn.T, strict=True):
-        # A resample can miss every row to which the statistic applies.
-        defined = column[~np.isnan(column)]
-        if np.isnan(value) or len(defined) == 0:
-            estimates.append(UNDEFINED)
-            continue
-        low, high = np.percentile(defined, [tail, 100 - tail])
-        estimates.append(Estimate(float(value), float(low), float(high)))
-    return estimates
+    found[some, 0] = number / size
+    found[some, 1] = times.astype(np.float64) @ values / number
+    place = np.array([0.25, 0.5, 0.75]) * (number[:, None] - 1)  # [C, 3]
+    below = place.astype(np.int64)
+    # Places, 0 for the smallest value; from each find the block, and in the block the value.
+    places = np.concatenate([below, np.minimum(below + 1, number[:, None] - 1)], axis=1)  # [C, 6]
+    rows = np.arange(len(places))[:, None]
+    block = (ends[:, None, :] <= places[:, :, None]).sum(axis=2)  # [C, 6]
+    before = np.where(block > 0, ends[rows, block - 1], 0)
+    inside = begins[block][:, :, None] + np.arange(_BLOCK)  # [C, 6, block]
+    counts = times[rows[:, :, None], np.minimum(inside, len(values) - 1)]
+    reached = before[:, :, None] + counts.cumsum(axis=2, dtype=np.int64)
+    at = values[begins[block] + (reached <= places[:, :, None]).sum(axis=2)]  # [C, 6]
+    found[some, 2:] = at[:, :3] + (place - below) * (at[:, 3:] - at[:, :3])
+    return found

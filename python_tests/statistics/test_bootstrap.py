@@ -6,47 +6,84 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastattnerase.statistics.bootstrap import SUMMARY, Estimate, means, summarise
+from fastattnerase.statistics import bootstrap
+from fastattnerase.statistics.bootstrap import SUMMARY, Bootstrap, Estimate
 
 
 def test_values_are_those_of_numpy() -> None:
     sample = np.array([4.0, 1.0, np.nan, 3.0, 10.0])
-    found = summarise(sample, name="x", seed=0, resamples=10)
+    found = Bootstrap(seed=0, resamples=10).summarise(sample)
     assert tuple(found) == SUMMARY
     assert found["share"].value == 0.8
     assert found["mean"].value == 4.5
     assert [found[q].value for q in ("q1", "median", "q3")] == [2.5, 3.5, 5.5]
 
 
-def test_quartiles_of_a_resample_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One resample, drawn by hand: rows 2, 0, 2, 2 of four with two columns."""
+@pytest.mark.parametrize("size", [1, 7, 300])
+@pytest.mark.parametrize("chunk", [1, 1 << 18])
+def test_resamples_are_rows_drawn_with_the_seed(
+    size: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each resample drawn row by row, and described by numpy: three columns, some without value."""
+    monkeypatch.setattr(bootstrap, "_CHUNK", chunk)
+    chance = np.random.default_rng(size)
+    sample = np.round(chance.normal(size=(size, 3)), 1)  # some are equal
+    sample[chance.random((size, 3)) < 0.4] = np.nan
+    sample[0, 0] = 0.3
+    rng = np.random.default_rng(5)
+    expected: dict[str, list[float]] = {key: [] for key in SUMMARY}
+    for _ in range(40):
+        pooled = sample[rng.integers(0, size, size)].ravel()
+        pooled = pooled[~np.isnan(pooled)]
+        expected["share"].append(len(pooled) / sample.size)
+        if len(pooled):
+            expected["mean"].append(pooled.mean())
+            for key, share in (("q1", 0.25), ("median", 0.5), ("q3", 0.75)):
+                expected[key].append(np.quantile(pooled, share))
+    found = Bootstrap(seed=5, resamples=40, confidence=0.9).summarise(sample)
+    for key, values in expected.items():
+        ends = np.percentile(values, [5, 95])
+        assert (found[key].low, found[key].high) == pytest.approx(tuple(ends), rel=1e-12)
 
-    class Drawn:
-        def integers(self, low: int, high: int, size: int) -> np.ndarray:
-            assert (low, high, size) == (0, 4, 4)
-            return np.array([2, 0, 2, 2])
 
-    monkeypatch.setattr(np.random, "default_rng", lambda seed: Drawn())
-    sample = np.array([[5.0, np.nan], [9.0, 9.0], [1.0, 4.0], [np.nan, np.nan]])
-    found = summarise(sample, name="x", seed=0, resamples=1)
-    pooled = np.array([5.0, 1.0, 4.0, 1.0, 4.0, 1.0, 4.0])
-    assert found["share"].low == 7 / 8
-    assert found["mean"].low == pytest.approx(pooled.mean())
-    quartiles = [found[key].low for key in ("q1", "median", "q3")]
-    assert quartiles == np.quantile(pooled, [0.25, 0.5, 0.75]).tolist()
+def test_means_see_the_same_resamples() -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    one = Bootstrap(seed=3, resamples=60)
+    [first, second] = one.means(rows)
+    mean = one.summarise(rows[:, 0])["mean"]
+    assert (first.low, first.high) == pytest.approx((mean.low, mean.high), rel=1e-12)
+    assert second.low == pytest.approx(one.means(rows[:, 1:])[0].low, rel=1e-12)
+
+
+def test_resamples_that_are_not_kept_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = np.random.default_rng(0).normal(size=50)
+    kept = Bootstrap(seed=1, resamples=30)
+    before = [kept.summarise(sample), kept.summarise(sample[:40]), kept.summarise(sample)]
+    monkeypatch.setattr(bootstrap, "_KEPT", 0)
+    drawn = Bootstrap(seed=1, resamples=30)
+    assert [drawn.summarise(each) for each in (sample, sample[:40], sample)] == before
+
+
+def test_each_sample_is_told_of() -> None:
+    told: list[int] = []
+    one = Bootstrap(seed=0, resamples=5, tell=lambda: told.append(len(told)))
+    one.summarise(np.ones(4))
+    one.summarise(np.ones(0))
+    one.means(np.ones((4, 3)))
+    assert told == [0, 1, 2]
 
 
 def test_columns_are_pooled_and_rows_stay_together() -> None:
     # Two orders of each instance: resampling rows keeps the mean of each pair, 1 in all.
     sample = np.array([[0.0, 2.0], [1.0, 1.0], [0.5, 1.5]])
-    found = summarise(sample, name="x", seed=0, resamples=50)
+    found = Bootstrap(seed=0, resamples=50).summarise(sample)
     assert found["mean"] == Estimate(1.0, 1.0, 1.0)
     assert found["median"].value == 1.0
 
 
 def test_intervals_agree_with_scipy() -> None:
     sample = np.random.default_rng(1).exponential(size=200)
-    ours = summarise(sample, name="x", seed=0, resamples=4000)
+    ours = Bootstrap(seed=0, resamples=4000).summarise(sample)
     for key, statistic in (("mean", np.mean), ("median", np.median)):
         theirs = stats.bootstrap(
             (sample,),
@@ -59,29 +96,28 @@ def test_intervals_agree_with_scipy() -> None:
         assert ours[key].high == pytest.approx(theirs.high, abs=0.04)
 
 
-def test_the_same_seed_gives_the_same_interval_and_another_name_another() -> None:
+def test_the_same_seed_gives_the_same_interval_and_another_another() -> None:
     sample = np.random.default_rng(0).normal(size=40)
-    first = summarise(sample, name="x", seed=7, resamples=200)
-    assert summarise(sample, name="x", seed=7, resamples=200) == first
-    assert summarise(sample, name="y", seed=7, resamples=200)["mean"].low != first["mean"].low
-    assert summarise(sample, name="x", seed=8, resamples=200)["mean"].low != first["mean"].low
+    first = Bootstrap(seed=7, resamples=200).summarise(sample)
+    assert Bootstrap(seed=7, resamples=200).summarise(sample) == first
+    assert Bootstrap(seed=8, resamples=200).summarise(sample)["mean"].low != first["mean"].low
 
 
 @pytest.mark.parametrize("sample", [np.zeros(0), np.zeros((0, 3)), np.full(4, np.nan)])
 def test_what_is_undefined_is_none(sample: np.ndarray) -> None:
-    found = summarise(sample, name="x", seed=0, resamples=10)
+    found = Bootstrap(seed=0, resamples=10).summarise(sample)
     assert found["median"] == Estimate(None, None, None)
     assert found["share"].value == (None if len(sample) == 0 else 0.0)
 
 
 def test_a_rare_statistic_has_an_interval_from_the_resamples_that_have_it() -> None:
     sample = np.array([3.0] + [np.nan] * 9)
-    assert summarise(sample, name="x", seed=0, resamples=200)["mean"] == Estimate(3.0, 3.0, 3.0)
+    assert Bootstrap(seed=0, resamples=200).summarise(sample)["mean"] == Estimate(3.0, 3.0, 3.0)
 
 
 def test_means_of_columns() -> None:
-    found = means(np.array([[1, 0], [1, 1], [1, 0], [1, 1]]), name="x", seed=0, resamples=100)
+    found = Bootstrap(seed=0, resamples=100).means(np.array([[1, 0], [1, 1], [1, 0], [1, 1]]))
     assert found[0] == Estimate(1.0, 1.0, 1.0)
     assert found[1].value == 0.5
     assert found[1].low == pytest.approx(0.0, abs=0.26)
-    assert means(np.zeros((0, 2)), name="x", seed=0) == [Estimate(None, None, None)] * 2
+    assert Bootstrap(seed=0).means(np.zeros((0, 2))) == [Estimate(None, None, None)] * 2

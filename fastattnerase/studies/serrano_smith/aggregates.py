@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import fastattnerase as fae
 from fastattnerase.extras import needs
-from fastattnerase.statistics.bootstrap import UNDEFINED, Estimate, means, summarise
+from fastattnerase.runs.progress import Report, silent
+from fastattnerase.statistics.bootstrap import Bootstrap
 from fastattnerase.statistics.paired import compare
 from fastattnerase.studies.serrano_smith.config import (
     CELLS,
@@ -42,12 +42,20 @@ from fastattnerase.studies.serrano_smith.result import (
 with needs("text"):
     import pandas as pd
 
+INTERVALS = "drawing intervals"  # the stage, for who watches
+# How many samples each function describes.
+_UNIFORM, _SINGLE, _MULTI = 2, 9, 6
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
 def aggregate(
-    folder: Path, config: Config, head: Head, exhibits: tuple[Exhibit, ...]
+    folder: Path,
+    config: Config,
+    head: Head,
+    exhibits: tuple[Exhibit, ...],
+    report: Report = silent,
 ) -> Aggregates:
     """Summarise the per-instance tables of a run directory, with bootstrap intervals.
 
@@ -56,23 +64,35 @@ def aggregate(
         config: resampling.
         head: of the classifier.
         exhibits: documents to show.
+        report: told how many of the samples have their intervals.
 
     Returns:
         The aggregates. Instances that never flip are left out of fraction, mass and gap for each
         ranking separately, as the paper's box plots do, unless `never_flips` is `one`; contingency
         tables and ΔJS keep them.
     """
-    options: dict[str, Any] = {
-        "seed": config.seed,
-        "resamples": config.resamples,
-        "confidence": config.confidence,
-    }
+    done = 0
+    smallest = _smallest(folder)
+    flips = {name: _first_flips(folder, name) for name in (*RANKINGS, *config.rankings, "minimal")}
+    rankings = (*RANKINGS, *config.rankings, *(() if smallest.empty else ("minimal",)))
+    samples = _UNIFORM + _SINGLE * len(SINGLE_RANKINGS) + _MULTI * len(rankings)
+    samples += len(config.pairs)
+
+    def tell() -> None:
+        nonlocal done
+        done += 1
+        report(INTERVALS, done, samples)
+
+    bootstrap = Bootstrap(
+        seed=config.seed, resamples=config.resamples, confidence=config.confidence, tell=tell
+    )
+    report(INTERVALS, done, samples)
     return Aggregates(
-        _counts(folder),
-        _uniform(folder, options),
-        tuple(_single(folder, ranking, options) for ranking in SINGLE_RANKINGS),
-        tuple(_multi(folder, config, options)),
-        tuple(_pairs(folder, config, options)),
+        _counts(folder, flips, smallest),
+        _uniform(folder, bootstrap),
+        tuple(_single(folder, ranking, flips["minimal"], bootstrap) for ranking in SINGLE_RANKINGS),
+        tuple(_multi(folder, rankings, flips, choosable(smallest), bootstrap)),
+        tuple(_pairs(config, flips, bootstrap)),
         head,
         exhibits,
     )
@@ -90,15 +110,13 @@ def _smallest(folder: Path) -> pd.Series[float]:
     return table["fraction"].where(table["first_flip"] > 0)
 
 
-def _counts(folder: Path) -> Counts:
+def _counts(folder: Path, flips: dict[str, Ints], smallest: pd.Series[float]) -> Counts:
     columns = ["gold", "label", "model_label", "bias_label", "status", "excluded"]
     everything = read_columns(folder, "instances", columns)
     analysed = everything[everything["excluded"] == ""]
     known = everything.dropna(subset=["gold"])
     compared = everything.dropna(subset=["model_label"])
-    smallest = _smallest(folder)
-    flips = {ranking: _first_flips(folder, ranking) > 0 for ranking in RANKINGS}
-    changed = np.stack(list(flips.values()))  # [4, N]
+    changed = np.stack([flips[ranking] > 0 for ranking in RANKINGS])  # [4, N]
     return Counts(
         instances=len(everything),
         excluded={reason: int((everything["excluded"] == reason).sum()) for reason in EXCLUSIONS},
@@ -118,7 +136,9 @@ def _counts(folder: Path) -> Counts:
         ),
         never_flip=NeverFlip(
             paper=int((~changed.any(axis=0)).sum()),
-            code={ranking: int((~flips[ranking]).sum()) for ranking in RANKINGS},
+            code={
+                ranking: int((~flip).sum()) for ranking, flip in zip(RANKINGS, changed, strict=True)
+            },
             flip_under_all=int(changed.all(axis=0).sum()),
         ),
         majority=None if known.empty else float(known["gold"].value_counts(normalize=True).max()),
@@ -129,30 +149,25 @@ def _by_class(labels: pd.Series[int]) -> dict[str, int]:
     return {str(label): int(count) for label, count in labels.value_counts().items()}
 
 
-def _spread(values: Floats, name: str, options: dict[str, Any]) -> Spread:
-    estimates = summarise(values, name=name, **options)
+def _spread(values: Floats, bootstrap: Bootstrap) -> Spread:
+    estimates = bootstrap.summarise(values)
     return Spread(*(estimates[key] for key in ("mean", "q1", "median", "q3")))
 
 
-def _uniform(folder: Path, options: dict[str, Any]) -> Uniform:
+def _uniform(folder: Path, bootstrap: Bootstrap) -> Uniform:
     table = read_columns(folder, "instances", ["excluded", "uniform_kl", "uniform_js"])
     table = table[table["excluded"] == ""]
-    kl, js = (
-        _spread(table[f"uniform_{name}"].to_numpy(), f"uniform/{name}", options)
-        for name in ("kl", "js")
-    )
+    kl, js = (_spread(table[f"uniform_{name}"].to_numpy(), bootstrap) for name in ("kl", "js"))
     return Uniform(kl, js)
 
 
-def _pairs(folder: Path, config: Config, options: dict[str, Any]) -> Iterator[Pair]:
+def _pairs(config: Config, flips: dict[str, Ints], bootstrap: Bootstrap) -> Iterator[Pair]:
     """Compare rankings two by two: which needs fewer items, instance by instance.
 
     Judged are the instances that at least one of the two flips; a ranking that flips where the
     other never does wins (Serrano and Smith 2019, section 5.4, and their code).
     """
-    rankings = (*RANKINGS, *config.rankings)
-    flips = {ranking: _first_flips(folder, ranking) for ranking in rankings}
-    optimal = _first_flips(folder, "minimal")
+    optimal = flips["minimal"]
     for first, second in config.pairs:
         a, b = flips[first], flips[second]
         judged = (a > 0) | (b > 0)
@@ -164,7 +179,7 @@ def _pairs(folder: Path, config: Config, options: dict[str, Any]) -> Iterator[Pa
             compare(wins, losses),
             compare(int(((a > 0) & (b < 0)).sum()), int(((b > 0) & (a < 0)).sum())),
         )
-        share, _, _ = means(outcome[judged], name=f"pairs/{first}/{second}", **options)
+        share, _, _ = bootstrap.means(outcome[judged])
         best = optimal[judged] if len(optimal) else np.zeros(int(judged.sum()), dtype=np.int64)
         yield Pair(
             first=first,
@@ -189,7 +204,7 @@ def _pairs(folder: Path, config: Config, options: dict[str, Any]) -> Iterator[Pa
         )
 
 
-def _single(folder: Path, ranking: str, options: dict[str, Any]) -> SingleWeight:
+def _single(folder: Path, ranking: str, smallest: Ints, bootstrap: Bootstrap) -> SingleWeight:
     columns = ["alpha", "js", "item", "flip_label", "r_flip_label", "delta_alpha", "delta_js"]
     columns += ["others_alpha", "others_js", "others_flip_share", "later_flip_share"]
     table = read_columns(folder, "single", columns, ranking)
@@ -209,51 +224,46 @@ def _single(folder: Path, ranking: str, options: dict[str, Any]) -> SingleWeight
         rule: np.stack([top * s, top * (1 - s), ~top * s, ~top * (1 - s), same], axis=1)
         for rule, (s, same) in rules.items()
     }
-    best = _first_flips(folder, "minimal")
     delta_js = table["delta_js"].to_numpy()
     expected_delta_js = (table["js"] - table["others_js"]).to_numpy()
 
-    def spread(values: Floats, what: str) -> Spread:
-        return _spread(values, f"single/{ranking}/{what}", options)
-
-    def shares(values: NDArray[Any], what: str) -> list[Estimate]:
-        return means(values, name=f"single/{ranking}/{what}", **options)
-
+    any_item = (smallest == 1)[:, None]  # [N, 1], or [0, 1] where smallest sets are not known
     test = compare(int(drawn[:, 1].sum()), int(drawn[:, 2].sum()))
     return SingleWeight(
         ranking=ranking,
         instances=len(table),
         contingency={
             cell: CountedShare(int(drawn[:, column].sum()), share.value, share.low, share.high)
-            for column, (cell, share) in enumerate(
-                zip(CELLS, shares(drawn, "contingency"), strict=True)
-            )
+            for column, (cell, share) in enumerate(zip(CELLS, bootstrap.means(drawn), strict=True))
         },
         expected_contingency={
-            rule: dict(zip((*CELLS, "same_item"), shares(values, f"expected/{rule}"), strict=True))
+            rule: dict(zip((*CELLS, "same_item"), bootstrap.means(values), strict=True))
             for rule, values in expected.items()
         },
         mcnemar=test.statistic,
         p_mcnemar=test.p_mcnemar,
         p_sign=test.p_sign,
         # The gold standard of this test: how often some item flips the decision alone.
-        share_any_item_flips=shares((best == 1)[:, None], "any")[0] if len(best) else UNDEFINED,
-        delta_js=spread(delta_js, "delta_js"),
-        delta_alpha=spread(table["delta_alpha"].to_numpy(), "delta_alpha"),
-        expected_delta_js=spread(expected_delta_js, "expected_delta_js"),
-        negative_delta_js=shares((delta_js < -LEAST_DIFFERENCE)[:, None], "negative_delta_js")[0],
+        share_any_item_flips=bootstrap.means(any_item)[0],
+        delta_js=_spread(delta_js, bootstrap),
+        delta_alpha=_spread(table["delta_alpha"].to_numpy(), bootstrap),
+        expected_delta_js=_spread(expected_delta_js, bootstrap),
+        negative_delta_js=bootstrap.means((delta_js < -LEAST_DIFFERENCE)[:, None])[0],
     )
 
 
-def _multi(folder: Path, config: Config, options: dict[str, Any]) -> Iterator[MultiWeight]:
-    choice = choosable(_smallest(folder))
-    common = np.stack([_first_flips(folder, r) > 0 for r in RANKINGS]).all(axis=0)  # [N]
-    for ranking in (*RANKINGS, *config.rankings, "minimal"):
+def _multi(
+    folder: Path,
+    rankings: Sequence[str],
+    flips: dict[str, Ints],
+    choice: NDArray[np.bool_],
+    bootstrap: Bootstrap,
+) -> Iterator[MultiWeight]:
+    common = np.stack([flips[ranking] > 0 for ranking in RANKINGS]).all(axis=0)  # [N]
+    for ranking in rankings:
         table = read_columns(
             folder, "multi", ["order", "first_flip", "fraction", "mass", "gap"], ranking
         )
-        if ranking == "minimal" and table.empty:
-            continue
         orders = 1 if table.empty else int(table["order"].max()) + 1
 
         def column(name: str, table: pd.DataFrame = table, orders: int = orders) -> Floats:
@@ -268,7 +278,6 @@ def _multi(folder: Path, config: Config, options: dict[str, Any]) -> Iterator[Mu
         if len(choice) == 0:  # several attention heads: smallest sets are not known
             choice = np.zeros(len(fraction), dtype=bool)
         first_flip, gap = column("first_flip"), column("gap")[choice]
-        name = f"multi/{ranking}"
         flipped = (first_flip > 0).mean(axis=1, keepdims=True)
         optimal = (gap <= 1).mean(axis=1, keepdims=True)
         yield MultiWeight(
@@ -277,10 +286,10 @@ def _multi(folder: Path, config: Config, options: dict[str, Any]) -> Iterator[Mu
             instances=len(fraction),
             flipped=int((table["first_flip"] > 0).sum()),
             never=int((table["first_flip"] < 0).sum()),
-            fraction=_spread(fraction, f"{name}/fraction", options),
-            mass=_spread(column("mass"), f"{name}/mass", options),
-            gap=_spread(gap, f"{name}/gap", options),
-            share_flipped=means(flipped, name=f"{name}/flipped", **options)[0],
-            common=_spread(fraction[common], f"{name}/common", options),
-            share_optimal=means(optimal, name=f"{name}/optimal", **options)[0],
+            fraction=_spread(fraction, bootstrap),
+            mass=_spread(column("mass"), bootstrap),
+            gap=_spread(gap, bootstrap),
+            share_flipped=bootstrap.means(flipped)[0],
+            common=_spread(fraction[common], bootstrap),
+            share_optimal=bootstrap.means(optimal)[0],
         )

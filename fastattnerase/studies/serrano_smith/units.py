@@ -27,7 +27,7 @@ from fastattnerase.models import (
 )
 from fastattnerase.models.storage import read_tensors, write_tensors
 from fastattnerase.runs import rundir
-from fastattnerase.runs.progress import Reporting
+from fastattnerase.runs.undrawn import Reporting
 from fastattnerase.runs.workspace import Report, Unit, Workspace
 from fastattnerase.sources import ModelSource
 from fastattnerase.studies.serrano_smith import experiment
@@ -265,7 +265,7 @@ class SerranoSmith(Workspace):
             partial(self._train, corpus, model),
             partial(self._train_state, corpus, model),
             (f"embed/{corpus.slug}",),
-            cost=_TRAIN_COST.get(self.study.options(corpus, model)[0]["encoder"], 5.0),
+            cost=next(cost for name, cost in _TRAIN_COST.items() if model.endswith(name)),
             about=_about("train", corpus, model),
         )
 

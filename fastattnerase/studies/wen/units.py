@@ -29,8 +29,8 @@ from fastattnerase.models import (
     train,
 )
 from fastattnerase.runs import rundir
-from fastattnerase.runs.progress import Reporting
 from fastattnerase.runs.records import read_record, to_json
+from fastattnerase.runs.undrawn import Reporting
 from fastattnerase.runs.workspace import MANIFEST, Record, Report, Unit, Workspace
 from fastattnerase.sources import ModelSource
 from fastattnerase.studies.wen import models
