@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import index
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
 
 from fastattnerase.backends.checks import check_offsets
-from fastattnerase.head import Head, binary_head, linear_head
-from fastattnerase.packing import pack_list, pack_padded
+from fastattnerase.head import Head, binary_head, linear_head, linear_layer, takes_rows
+from fastattnerase.packing import Packed, check_items, pack_list, pack_padded
 from fastattnerase.tensor_checks import (
     check_devices,
-    check_float,
     check_tensor,
     offsets_of,
     shape_of,
@@ -36,9 +37,11 @@ class AttentionBatch:
         weights: `a`, after the softmax, instead of scores; divided by their sum.
         head_weight: `W`, [C, D] or [C, H, Dh], any of the float types.
         head_bias: `b`, [C] or one an instance [B, C]; zero by default.
-        head: instead of `head_weight` and `head_bias`, a callable
-            `head(pooled [M, D], instance [M]) -> logits [M, C]` (pooled [M, H, Dh] with several
-            heads); `instance` is the row of the batch as first built, in slices too.
+        head: instead of `head_weight` and `head_bias`: a linear layer, which stands for its weight
+            and bias; or a callable `head(pooled [M, D], instance [M]) -> logits [M, C]` (pooled
+            [M, H, Dh] with several heads), where `instance` is the row of the batch as first built,
+            in slices too; or a module or function of the pooled vectors alone, such as an
+            `nn.Sequential`.
         ids: what random orders depend on, [B], int64; 0 … B - 1 by default, kept by slices.
 
     Raises:
@@ -67,25 +70,8 @@ class AttentionBatch:
         head: Head | None = None,
         ids: Tensor | None = None,
     ) -> None:
-        check_float("values", values)
-        if values.ndim not in (2, 3):
-            raise ValueError(f"values: given {shape_of(values)}, needed [T, D] or [T, H, D]")
-        check_tensor("offsets", offsets, torch.int64)
-        if offsets.ndim != 1 or offsets.shape[0] == 0:
-            raise ValueError(f"offsets: given {shape_of(offsets)}, needed [B + 1]")
-        if (scores is None) == (weights is None):
-            given = "neither" if scores is None else "both"
-            raise ValueError(f"scores, weights: given {given}, needed exactly one of them")
+        attention_name, attention = check_items(values, offsets, scores, weights)
         device = values.device
-        attention = weights if scores is None else scores
-        assert attention is not None
-        attention_name = "weights" if scores is None else "scores"
-        check_float(attention_name, attention)
-        if attention.shape != values.shape[:-1]:
-            raise ValueError(
-                f"{attention_name}: given {shape_of(attention)}, needed "
-                f"{shape_of(values[..., 0])}, one for each item (and head) of values"
-            )
         B = offsets.shape[0] - 1
         rows = torch.arange(B, device=device)
         if ids is None:
@@ -100,7 +86,11 @@ class AttentionBatch:
         self.offsets = offsets.contiguous()  # [B + 1]
         self.ids = ids.contiguous()  # [B]
         self.is_scores = scores is not None
+        # A linear layer, most natural to give, is not called: it is its weight and bias.
+        if head is not None and head_weight is None and head_bias is None:
+            head, head_weight, head_bias = linear_layer(head, values)
         self.head = head
+        self._head_takes_rows = head is not None and takes_rows(head)
         self._rows = rows  # [B], a callable head's second argument
         self._positions: Tensor | None = None  # [T]; None: 0 … n_b - 1
         self._width: int | None = None  # columns of the padded form
@@ -136,7 +126,8 @@ class AttentionBatch:
             values: [B, N, D] or [B, N, H, Dh].
             scores, weights: exactly one, [B, N] or [B, N, H].
             lengths: items of each instance, [B], an integer type, 0 … N.
-            mask: true where an item is, [B, N], bool; it may have holes.
+            mask: true where an item is, [B, N], bool or integers 0 and 1, such as a tokenizer's
+                `attention_mask`; it may have holes.
             head_weight, head_bias, head, ids: as of the constructor.
 
         Raises:
@@ -151,6 +142,59 @@ class AttentionBatch:
         ([0, 3, 4], [0, 1, 2, 0])
         """
         packed = pack_padded(values, scores, weights, lengths, mask)
+        return cls.from_packed(
+            packed, head_weight=head_weight, head_bias=head_bias, head=head, ids=ids
+        )
+
+    @classmethod
+    def from_list(
+        cls,
+        values: Sequence[Tensor] | Tensor,
+        *,
+        scores: Sequence[Tensor] | Tensor | None = None,
+        weights: Sequence[Tensor] | Tensor | None = None,
+        head_weight: Tensor | None = None,
+        head_bias: Tensor | None = None,
+        head: Head | None = None,
+        ids: Tensor | None = None,
+    ) -> AttentionBatch:
+        """Pack a list with one tensor an instance, of any lengths, at least one.
+
+        Args:
+            values: B tensors [n_b, D] or [n_b, H, Dh], or a nested tensor of them.
+            scores, weights: exactly one, B tensors [n_b] or [n_b, H], or a nested tensor.
+            head_weight, head_bias, head, ids: as of the constructor.
+
+        Raises:
+            ValueError, TypeError: naming the argument, what was given and what is needed.
+
+        >>> import torch, fastattnerase as fae
+        >>> batch = fae.AttentionBatch.from_list(
+        ...     [torch.zeros(2, 4), torch.zeros(1, 4)],
+        ...     scores=[torch.zeros(2), torch.zeros(1)], head_weight=torch.zeros(2, 4),
+        ... )
+        >>> batch.offsets.tolist()
+        [0, 2, 3]
+        """
+        packed = pack_list(values, scores, weights)
+        return cls.from_packed(
+            packed, head_weight=head_weight, head_bias=head_bias, head=head, ids=ids
+        )
+
+    @classmethod
+    def from_packed(
+        cls,
+        packed: Packed,
+        *,
+        head_weight: Tensor | None = None,
+        head_bias: Tensor | None = None,
+        head: Head | None = None,
+        ids: Tensor | None = None,
+    ) -> AttentionBatch:
+        """Make a batch of what `packing` made of padded tensors or lists; for code of the package.
+
+        The other arguments are as of the constructor.
+        """
         batch = cls(
             packed.values,
             packed.offsets,
@@ -161,51 +205,8 @@ class AttentionBatch:
             head=head,
             ids=ids,
         )
-        batch._positions = packed.positions
-        batch._width = values.shape[1]
+        batch._positions, batch._width = packed.positions, packed.width
         return batch
-
-    @classmethod
-    def from_list(
-        cls,
-        *,
-        values: Sequence[Tensor],
-        scores: Sequence[Tensor] | None = None,
-        weights: Sequence[Tensor] | None = None,
-        head_weight: Tensor | None = None,
-        head_bias: Tensor | None = None,
-        head: Head | None = None,
-        ids: Tensor | None = None,
-    ) -> AttentionBatch:
-        """Pack a list with one tensor an instance, of any lengths, at least one.
-
-        Args:
-            values: B tensors [n_b, D] or [n_b, H, Dh].
-            scores, weights: exactly one, B tensors [n_b] or [n_b, H].
-            head_weight, head_bias, head, ids: as of the constructor.
-
-        Raises:
-            ValueError, TypeError: naming the argument, what was given and what is needed.
-
-        >>> import torch, fastattnerase as fae
-        >>> batch = fae.AttentionBatch.from_list(
-        ...     values=[torch.zeros(2, 4), torch.zeros(1, 4)],
-        ...     scores=[torch.zeros(2), torch.zeros(1)], head_weight=torch.zeros(2, 4),
-        ... )
-        >>> batch.offsets.tolist()
-        [0, 2, 3]
-        """
-        packed = pack_list(values, scores, weights)
-        return cls(
-            packed.values,
-            packed.offsets,
-            scores=packed.scores,
-            weights=packed.weights,
-            head_weight=head_weight,
-            head_bias=head_bias,
-            head=head,
-            ids=ids,
-        )
 
     @classmethod
     def cat(cls, batches: Sequence[AttentionBatch]) -> AttentionBatch:
@@ -239,7 +240,7 @@ class AttentionBatch:
         joined.offsets = offsets_of(torch.cat([batch.lengths for batch in batches]))
         joined.ids = torch.cat([batch.ids for batch in batches])
         joined.is_scores = first.is_scores
-        joined.head = first.head
+        joined.head, joined._head_takes_rows = first.head, first._head_takes_rows
         joined._rows = torch.cat([batch._rows for batch in batches])
         joined._positions = torch.cat([batch.positions for batch in batches])
         widths = [batch._width for batch in batches]
@@ -289,20 +290,39 @@ class AttentionBatch:
         """The number of instances, B."""
         return self.offsets.shape[0] - 1
 
-    def __getitem__(self, rows: slice) -> AttentionBatch:
-        """The instances of a slice of step 1, as a batch; values are not copied."""
+    def __iter__(self) -> Iterator[AttentionBatch]:
+        """The instances one by one, each as a batch of one."""
+        return (self[b : b + 1] for b in range(len(self)))
+
+    def __getitem__(self, rows: SupportsIndex | slice) -> AttentionBatch:
+        """The instance of a number, or those of a slice of step 1, as a batch; nothing is copied.
+
+        >>> import torch, fastattnerase as fae
+        >>> batch = fae.AttentionBatch(
+        ...     torch.zeros(3, 4), torch.tensor([0, 2, 3]), scores=torch.zeros(3),
+        ...     head_weight=torch.zeros(2, 4),
+        ... )
+        >>> batch[-1].num_items, [one.num_items for one in batch]
+        (1, [2, 1])
+        """
+        other = "needed a number or a slice of step 1; AttentionBatch.cat([batch[b] for b in …])"
         if not isinstance(rows, slice):
-            raise TypeError(f"batch[…]: given {type(rows).__name__}, needed a slice such as [i:j]")
+            if getattr(rows, "ndim", 0) or not hasattr(rows, "__index__"):
+                raise TypeError(f"batch[…]: given {type(rows).__name__}, {other} takes any")
+            b = index(rows)
+            if not -len(self) <= b < len(self):
+                raise IndexError(f"batch[…]: given {b}, needed less than {len(self)} instances")
+            return self[b % len(self) : b % len(self) + 1]
         i, j, step = rows.indices(len(self))
         if step != 1:
-            raise ValueError(f"batch[…]: given a slice of step {step}, needed step 1")
+            raise ValueError(f"batch[…]: given a slice of step {step}, {other} takes any")
         j = max(i, j)
         begin, end = int(self.offsets[i]), int(self.offsets[j])
         part = AttentionBatch.__new__(AttentionBatch)
         part.offsets = self.offsets[i : j + 1] - begin
         part.ids = self.ids[i:j]
         part.is_scores = self.is_scores
-        part.head = self.head
+        part.head, part._head_takes_rows = self.head, self._head_takes_rows
         part._rows = self._rows[i:j]
         part._positions = None if self._positions is None else self._positions[begin:end]
         part._width = self._width
@@ -383,8 +403,11 @@ class AttentionBatch:
 
     def call_head(self, pooled: Tensor, instances: Tensor) -> Tensor:
         """Call the callable head on pooled vectors [M, H, D] of instances [M]: logits [M, C]."""
-        assert self.head is not None
-        return self.head(pooled if self._several else pooled[:, 0], self._rows[instances])
+        head: Any = self.head
+        given = pooled if self._several else pooled[:, 0]
+        rows = (self._rows[instances],) if self._head_takes_rows else ()
+        logits: Tensor = head(given, *rows)
+        return logits
 
     @property
     def device(self) -> torch.device:
@@ -422,10 +445,19 @@ class AttentionBatch:
 
     @property
     def positions(self) -> Tensor:
-        """The original column of each item: [T], int64; 0 … n_b - 1 unless it was padded."""
+        """The original column of each item: [T], int64; 0 … n_b - 1 unless it was padded.
+
+        Orders (`rank`, `minimal.order`) count kept items instead: their columns are
+        `batch.positions[batch.offsets[batch.instance_of_item] + order]`.
+        """
         if self._positions is None:
             items = torch.arange(self.num_items, device=self.device)
             self._positions = items - self.offsets[self.instance_of_item]
+        return self._positions
+
+    @property
+    def padded_positions(self) -> Tensor | None:
+        """`positions` where they have been made, as they are of padded input; else None."""
         return self._positions
 
     def to_padded(self, per_item: Tensor, fill: float | None = None) -> Tensor:

@@ -2,15 +2,77 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fastattnerase.tensor_checks import check_devices, check_float, shape_of, unit_last_stride
 
-Head = Callable[[Tensor, Tensor], Tensor]
+# Of pooled vectors and the rows of their instances, or of pooled vectors alone.
+Head = Callable[[Tensor, Tensor], Tensor] | Callable[[Tensor], Tensor]
+
+_FORM = (
+    "head(pooled [M, D], instance [M]) -> logits [M, C], or a function of pooled alone, such as "
+    "lambda pooled: …"
+)
+
+
+def linear_layer(head: Head, values: Tensor) -> tuple[Head | None, Tensor | None, Tensor | None]:
+    """Take a linear layer apart: no function, its weight [C, D] or [C, H, Dh] and bias [C].
+
+    Any other head is given back. So is a layer with hooks, which may change what it computes.
+    """
+    if not isinstance(head, nn.Linear) or type(head).forward is not nn.Linear.forward:
+        return head, None, None
+    if head._forward_hooks or head._forward_pre_hooks:
+        return head, None, None
+    weight, inner = head.weight, values.shape[1:]
+    if weight.shape[1] != inner.numel():
+        raise ValueError(
+            f"head: given {head}, needed in_features={inner.numel()} as values {shape_of(values)}"
+        )
+    return None, weight.reshape(-1, *inner), head.bias
+
+
+def takes_rows(head: Head) -> bool:
+    """Whether a head is called with the rows of its instances as well as the pooled vectors.
+
+    A second argument that may be left out is for rows only where it is called `instance`: it could
+    mean anything, such as a mask, and is refused.
+    """
+    if not callable(head):
+        raise TypeError(f"head: given {type(head).__name__}, needed a callable")
+    inner: Any = getattr(head, "_orig_mod", head)  # of torch.compile
+    function = inner.forward if isinstance(inner, nn.Module) else inner
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a builtin has none that can be read: it has to take both
+        return True
+    alone, both = _binds(signature, 1), _binds(signature, 2)
+    if alone and both:
+        second = next(itertools.islice(signature.parameters.values(), 1, None), None)
+        meant = second is not None and second.name in ("instance", "instances")
+        if meant or any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values()):
+            return True
+    if alone == both:
+        name = getattr(head, "__name__", type(inner).__name__)
+        names = ", ".join(signature.parameters)
+        raise ValueError(f"head: given {name}({names}), needed {_FORM}")
+    return both
+
+
+def _binds(signature: inspect.Signature, count: int) -> bool:
+    """Whether a function can be called with this many arguments."""
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def linear_head(
@@ -35,8 +97,6 @@ def linear_head(
     if head is not None:
         if weight is not None or bias is not None:
             raise ValueError("head: given with head_weight or head_bias, needed one or the other")
-        if not callable(head):
-            raise TypeError(f"head: given {type(head).__name__}, needed a callable")
         return None, None
     if weight is None:
         raise ValueError("head_weight: given none, needed [C, D] (or a callable head)")

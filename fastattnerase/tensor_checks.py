@@ -27,6 +27,13 @@ def shape_of(tensor: Tensor) -> str:
 def check_tensor(name: str, tensor: Tensor, dtype: torch.dtype | None = None) -> None:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name}: given {type(tensor).__name__}, needed a tensor")
+    if tensor.is_nested:
+        raise TypeError(
+            f"{name}: given a nested tensor, needed a plain one; AttentionBatch.from_list takes "
+            "nested tensors"
+        )
+    if tensor.layout != torch.strided:
+        raise TypeError(f"{name}: given {tensor.layout}, needed a dense tensor: .to_dense()")
     if dtype is not None and tensor.dtype != dtype:
         raise TypeError(f"{name}: given {tensor.dtype}, needed {dtype}")
 

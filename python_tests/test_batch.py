@@ -106,6 +106,9 @@ def test_slices_share_the_values_and_keep_ids():
 def test_cat_undoes_slices():
     batch = packed(ids=torch.tensor([7, 8, 9]))
     joined = fae.AttentionBatch.cat([batch[:1], batch[1:]])
+    one_by_one = fae.AttentionBatch.cat([batch[b] for b in (0, 1, -1)])
+    assert torch.equal(one_by_one.offsets, joined.offsets)
+    assert torch.equal(one_by_one.values, joined.values)
     for name in ("values", "offsets", "scores", "ids", "positions", "head_weight", "head_bias"):
         assert torch.equal(getattr(joined, name), getattr(batch, name)), name
 
@@ -190,6 +193,16 @@ def test_binary_head_is_the_sigmoid_model():
             "values: given torch.int64, needed float32",
         ),
         (ValueError, {"values": torch.ones(5)}, "values: given [5], needed [T, D] or [T, H, D]"),
+        (
+            TypeError,
+            {"values": torch.ones(5, 2).to_sparse()},
+            "values: given torch.sparse_coo, needed a dense tensor: .to_dense()",
+        ),
+        (
+            TypeError,
+            {"values": torch.nested.nested_tensor([torch.ones(2, 2)], layout=torch.jagged)},
+            "values: given a nested tensor, needed a plain one; AttentionBatch.from_list takes",
+        ),
         (TypeError, {"offsets": torch.tensor([0, 2, 2, 5]).int()}, "offsets: given torch.int32"),
         (ValueError, {"offsets": torch.zeros(0).long()}, "offsets: given [0], needed [B + 1]"),
         (
@@ -248,6 +261,11 @@ def test_wrong_arguments_name_themselves(error, changes, message):
         (ValueError, {"lengths": torch.tensor([3, -1])}, "lengths: given -1 for instance 1"),
         (ValueError, {"lengths": torch.ones(2)}, "lengths: given torch.float32 [2]"),
         (TypeError, {"mask": torch.ones(2, 3)}, "mask: given torch.float32, needed torch.bool"),
+        (
+            ValueError,
+            {"mask": torch.tensor([[1, 1, 0], [1, 2, 0]])},
+            "mask: given 2 for instance 1 at column 1, needed 0 or 1",
+        ),
         (ValueError, {"mask": torch.ones(3, 2).bool()}, "mask: given [3, 2], needed [2, 3]"),
         (ValueError, {"values": torch.ones(2, 3)}, "values: given [2, 3], needed [B, N, D]"),
         (ValueError, {"scores": torch.ones(2, 4)}, "scores: given [2, 4], needed [2, 3]"),
@@ -279,10 +297,16 @@ def test_wrong_lists_and_slices_name_themselves():
         fae.AttentionBatch.from_list(
             values=[torch.ones(1, 2), torch.ones(1, 2)], scores=[torch.ones(1)], head_weight=W
         )
-    with pytest.raises(TypeError, match="given int, needed a slice"):
-        packed()[0]
-    with pytest.raises(ValueError, match="step 2, needed step 1"):
+    with pytest.raises(TypeError, match=r"given list, needed a number or a slice .*\.cat\("):
+        packed()[[0, 2]]
+    with pytest.raises(TypeError, match="given Tensor, needed a number or a slice"):
+        packed()[torch.tensor([True, False, True])]
+    with pytest.raises(IndexError, match="given -4, needed less than 3 instances"):
+        packed()[-4]
+    with pytest.raises(ValueError, match="step 2, needed a number or a slice of step 1"):
         packed()[::2]
+    with pytest.raises(TypeError, match="values: given generator, needed a list with a tensor an"):
+        fae.AttentionBatch.from_list((x for x in ()), scores=[], head_weight=W)
     with pytest.raises(ValueError, match=r"per_item: given \[2\], needed \[5\]"):
         packed().to_padded(torch.ones(2))
 

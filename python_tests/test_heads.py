@@ -247,14 +247,14 @@ def test_gradient_rankings_need_a_differentiable_head():
 @pytest.mark.parametrize(
     ("batch", "reason"),
     [
-        (Model().callable(), "with a callable head, needed a linear one"),
-        (Model(2).linear(), "with 2 attention heads, needed one"),
+        (Model().callable(), "with a callable head: the sort .*, needed a linear"),
+        (Model(2).linear(), "with 2 attention heads: the sort .*, needed a linear"),
     ],
 )
 def test_the_minimal_set_is_refused(batch, reason):
     for call in (
         lambda: fae.minimal_flip_set(batch),
-        lambda: fae.sweep(batch),
+        lambda: fae.sweep(batch, minimal=True),
         lambda: fae.rank(batch, "minimal"),
         lambda: fae.erase_prefixes(batch, ["minimal"]),
     ):

@@ -98,7 +98,12 @@ def test_offsets_changed_behind_the_batch_are_found():
         ),
         (ValueError, lambda b: fae.sweep(b, random_orders=0), "random_orders: given 0"),
         (ValueError, lambda b: fae.sweep(b, curves=("jss",)), "curves: given 'jss', needed one of"),
-        (TypeError, lambda b: fae.sweep(b, curves="js"), "curves: given the string 'js'"),
+        (ValueError, lambda b: fae.sweep(b, curves="jss"), "curves: given 'jss', needed one of"),
+        (
+            TypeError,
+            lambda b: fae.rank(b, torch.ones(9).to_sparse()),
+            "rankings: given torch.sparse_coo, needed a dense tensor",
+        ),
         (
             ValueError,
             lambda b: fae.sweep(b, direction="remove"),
@@ -178,7 +183,8 @@ def test_results_carry_no_gradient_and_leave_the_random_state():
     rankings = ["random", torch.ones(9, requires_grad=True)]
     result = fae.sweep(batch, rankings, curves=CURVES, logits=True, single_kl=True)
     prefixes = result.prefixes
-    for tensor in (*vars(result.single).values(), *prefixes.curves.values(), prefixes.logits):
+    tensors = [x for x in vars(result.single).values() if isinstance(x, torch.Tensor)]
+    for tensor in (*tensors, *prefixes.curves.values(), prefixes.logits):
         assert not tensor.requires_grad
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -200,6 +206,7 @@ def test_tables():
         "n": [3, 0, 3, 0],
         "label": [1, 0, 1, 0],
         "status": [0, 1, 0, 1],
+        "status_names": ["", "EMPTY", "", "EMPTY"],
         "first_flip": [2, -1, 3, -1],
         "fraction": [2 / 3, never, 1, never],
         "flip_label": [0, -1, 0, -1],

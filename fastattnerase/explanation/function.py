@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastattnerase.choices import BackendName
 from fastattnerase.explanation.inputs import Items, Text, cut_text, find_model
 from fastattnerase.explanation.records import Explanation, Flip, SmallestSet, TextExplanation
 from fastattnerase.ops import Sweep, sweep
@@ -16,6 +17,9 @@ from fastattnerase.status import Status
 if TYPE_CHECKING:
     from fastattnerase.data import Vocabulary
     from fastattnerase.models import AttentionClassifier, LoadedModel
+else:
+    # Hints that are read at run time say Any: what they name is imported when it is used.
+    Vocabulary = AttentionClassifier = LoadedModel = Any
 
 _RANKINGS = ("attention", "gradient", "product", "random")
 
@@ -28,7 +32,7 @@ def explain(
     vocabulary: Vocabulary | None = None,
     classes: Sequence[str] | None = None,
     seed: int = 0,
-    backend: str = "auto",
+    backend: BackendName = "auto",
 ) -> Explanation:
     """Explain a trained model's decisions on texts: attention, curves, the smallest set that flips.
 

@@ -13,7 +13,10 @@ from fastattnerase.extras import needs
 from fastattnerase.status import Status
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:
+    # Hints that are read at run time say Any: what they name is imported when it is used.
+    DataFrame = Any
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -167,7 +170,7 @@ class Explanation(Sequence[TextExplanation]):
             f"{', '.join(decided)}{more}; rankings {', '.join(self.rankings)})"
         )
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> DataFrame:
         """Make a table with a row an item; a text without words has none.
 
         Columns: text (its number, from 0), position (the item's original place in the text), item,
@@ -197,5 +200,5 @@ class Explanation(Sequence[TextExplanation]):
         for ranking in self.rankings:
             places = [text.rank(ranking) for text in texts]
             columns[f"rank_{ranking}"] = column(places, np.int64)
-        table: pd.DataFrame = pd.DataFrame(columns)
+        table: DataFrame = pd.DataFrame(columns)
         return table

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import fastattnerase as fae
+from fastattnerase.choices import BackendName
 from fastattnerase.mi.config import Exclude
 from fastattnerase.mi.errors import MeasurementError
 from fastattnerase.statistics.attention import attention_weights
@@ -306,7 +307,9 @@ def _outputs(
 ) -> tuple[Floats, Ints]:
     """Give the logits [B, C] and predicted classes [B] of a batch, as given or by the engine."""
     if given is None:
-        erased = fae.erase_prefixes(batch, "attention", logits=True, backend=backend)
+        erased = fae.erase_prefixes(
+            batch, "attention", logits=True, backend=cast(BackendName, backend)
+        )
         assert erased.logits is not None  # asked for
         logits, labels = erased.logits, erased.label  # [B, C], [B]
     else:

@@ -42,7 +42,10 @@ from fastattnerase.statistics.information import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:
+    # Hints that are read at run time say Any: what they name is imported when it is used.
+    DataFrame = Any
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -119,10 +122,10 @@ class Measurement:
         summary: counts, the choice of ranks and clusters, and notices.
     """
 
-    ranks: pd.DataFrame
-    correlations: pd.DataFrame
-    outputs: pd.DataFrame
-    instances: pd.DataFrame
+    ranks: DataFrame
+    correlations: DataFrame
+    outputs: DataFrame
+    instances: DataFrame
     summary: Summary
 
     def correlation(self, statistic: str, estimator: str = "plug_in") -> Correlation:
@@ -356,8 +359,8 @@ def _seed(seed: int, rank: int, clusters: int) -> int:
 
 
 def _correlations(
-    ranks: pd.DataFrame, attention: Floats, control: Floats, constant: bool, config: Config
-) -> pd.DataFrame:
+    ranks: DataFrame, attention: Floats, control: Floats, constant: bool, config: Config
+) -> DataFrame:
     """Correlate information with attention, for each estimator and statistic."""
     by_position = constant and config.constant_attention == "by_position"
     order = -ranks["rank"].to_numpy(dtype=np.float64) if by_position else attention  # [k]
@@ -415,8 +418,8 @@ def _control_taus(statistic: str, control: Floats, order: Floats, attention: Flo
 
 
 def _notices(
-    ranks: pd.DataFrame,
-    outputs: pd.DataFrame,
+    ranks: DataFrame,
+    outputs: DataFrame,
     quantised: Quantised,
     constant: bool,
     config: Config,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fastattnerase.batch import AttentionBatch
 from fastattnerase.data.dataset import Dataset, DocumentBatch, batches_in_order
 from fastattnerase.data.vocabulary import Vocabulary
 from fastattnerase.models.attentions import ATTENTIONS
@@ -20,9 +21,6 @@ from fastattnerase.models.errors import ModelError
 from fastattnerase.models.mechanisms import MECHANISMS
 from fastattnerase.models.packed import segment_pool
 from fastattnerase.models.registry import Registry
-
-if TYPE_CHECKING:
-    from fastattnerase.batch import AttentionBatch
 
 
 class ModelOutput(NamedTuple):
@@ -212,7 +210,6 @@ class AttentionClassifier(nn.Module, ABC):
             >>> for batch, logits in model.attention_outputs(dataset):  # doctest: +SKIP
             ...     print(batch.offsets, logits.argmax(1))
         """
-        from fastattnerase.batch import AttentionBatch
         from fastattnerase.models.packed import offsets_of
 
         if device is not None:

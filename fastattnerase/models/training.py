@@ -24,6 +24,9 @@ from fastattnerase.models.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+else:
+    # Hints that are read at run time say Any: what they name is imported when it is used.
+    Progress = TaskID = Any
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
+from fastattnerase.choices import BackendName, CurveName, Direction
 from fastattnerase.ops.plan import RankingLike, plan_rankings
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure
 from fastattnerase.ops.sweeps import DEFAULT_MAX_BYTES, check_batch, run, sweep
@@ -19,7 +20,7 @@ def rank(
     *,
     seed: int = 0,
     order: int = 0,
-    backend: str = "auto",
+    backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> Tensor:
@@ -37,7 +38,8 @@ def rank(
         max_bytes: what the pooled vectors of a callable head may take at a time.
 
     Returns:
-        [T], int64: positions within the instance.
+        [T], int64: positions within the instance, which count its kept items. Their original
+        columns are `batch.positions[batch.offsets[batch.instance_of_item] + order]`.
 
     Raises:
         ValueError, TypeError: naming the argument, what was given and what is needed.
@@ -52,6 +54,17 @@ def rank(
     ... )
     >>> fae.rank(batch, "attention").tolist()
     [1, 2, 0]
+
+    Of padded input with holes, the order and the original columns:
+
+    >>> batch = fae.AttentionBatch.from_padded(
+    ...     torch.eye(3)[None], weights=torch.tensor([[0.2, 0.5, 0.3]]),
+    ...     mask=torch.tensor([[1, 0, 1]]), head_weight=torch.eye(3),
+    ... )
+    >>> order = fae.rank(batch, "attention")
+    >>> columns = batch.positions[batch.offsets[batch.instance_of_item] + order]
+    >>> order.tolist(), columns.tolist()
+    ([1, 0], [2, 0])
     """
     check_batch(batch)
     if order < 0:
@@ -66,14 +79,14 @@ def erase_prefixes(
     batch: AttentionBatch,
     rankings: RankingLike | Sequence[RankingLike],
     *,
-    curves: Sequence[str] = (),
-    direction: str = "erase",
+    curves: CurveName | Sequence[CurveName] = (),
+    direction: Direction = "erase",
     orders: bool = False,
     logits: bool = False,
     weights: bool = False,
     seed: int = 0,
     random_orders: int = 1,
-    backend: str = "auto",
+    backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> PrefixErasure:
@@ -86,8 +99,10 @@ def erase_prefixes(
         batch: B instances of T items in all.
         rankings: names (as of `rank`), orders int64 [T] (positions within the instance) or ranking
             scores [T] of a float type; or one of them.
-        curves: what to return for every prefix, of "js" and "kl" (divergence from the original
-            distribution, natural logarithm), "label_prob", "mass", "decision", "logits".
+        curves: what to return for every prefix, a name or several of "js" and "kl" (divergence
+            from the original distribution, natural logarithm; "kl" is KL(after erasing ‖
+            original)), "label_prob" (of the original label), "mass" (attention that the survivors
+            had originally, 1 to 0), "decision", "logits".
         direction: "erase" the first k, or "keep" only them: the first flip is then the smallest
             k >= 1 whose top k items alone give the original label.
         orders: whether the rankings' orders are returned too.
@@ -141,7 +156,7 @@ def erase_each(
     batch: AttentionBatch,
     *,
     kl: bool = False,
-    backend: str = "auto",
+    backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> ItemErasure:
@@ -155,7 +170,7 @@ def erase_each(
         max_bytes: what the pooled vectors of a callable head may take at a time.
 
     Returns:
-        An `ItemErasure`.
+        An `ItemErasure`; its `positions` are the original columns, as `batch.positions`.
 
     Raises:
         ValueError: naming the argument, what was given and what is needed.
@@ -186,7 +201,7 @@ def erase_each(
 
 
 def minimal_flip_set(
-    batch: AttentionBatch, *, backend: str = "auto", validate: bool | None = None
+    batch: AttentionBatch, *, backend: BackendName = "auto", validate: bool | None = None
 ) -> MinimalFlipSet:
     """Find the smallest set of items whose erasure changes the decision, exactly.
 

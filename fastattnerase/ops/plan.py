@@ -11,6 +11,7 @@ from torch import Tensor
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.problem import RankingKind
 from fastattnerase.rankings import RANKINGS, resolve
+from fastattnerase.tensor_checks import check_tensor
 
 RankingLike = str | Tensor
 
@@ -85,6 +86,7 @@ def _plan_tensor(plan: Plan, batch: AttentionBatch, ranking: Tensor) -> None:
     """Add a row for an order or for ranking scores."""
     if not isinstance(ranking, Tensor):
         raise TypeError(f"rankings: given {type(ranking).__name__}, needed a name or a tensor")
+    check_tensor("rankings", ranking)
     if ranking.ndim != 1 or ranking.shape[0] != batch.num_items:
         raise ValueError(
             f"rankings: given a tensor of shape {list(ranking.shape)}, needed [{batch.num_items}], "
@@ -110,15 +112,20 @@ def _plan_tensor(plan: Plan, batch: AttentionBatch, ranking: Tensor) -> None:
         )
 
 
+def why_no_minimal(batch: AttentionBatch) -> str:
+    """Say why a batch has no minimal set; empty where it has one."""
+    if batch.head is not None:
+        return "a callable head: the sort that finds the set is exact for linear heads alone"
+    if batch.num_heads > 1:
+        return f"{batch.num_heads} attention heads: the sort that finds the set is exact for one"
+    return ""
+
+
 def check_minimal(batch: AttentionBatch, name: str) -> None:
     """Refuse the minimal set where it is not defined."""
-    if batch.head is not None:
+    why = why_no_minimal(batch)
+    if why:
         raise ValueError(
-            f"{name}: given the minimal set of a batch with a callable head, needed a linear one, "
-            "or minimal=False"
-        )
-    if batch.num_heads > 1:
-        raise ValueError(
-            f"{name}: given the minimal set of a batch with {batch.num_heads} attention heads, "
-            "needed one, or minimal=False"
+            f"{name}: given the minimal set of a batch with {why}, needed a linear head and one "
+            "attention head"
         )

@@ -2,57 +2,122 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 import torch
 from torch import Tensor
 
 from fastattnerase.extras import needs
+from fastattnerase.status import status_names
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+    from typing_extensions import Self, TypeVar
 
-_Result = TypeVar("_Result", bound="_Movable")
+    # A sweep's parts by the options of its call; `Sweep` alone is one with any of them left out.
+    SingleT = TypeVar(
+        "SingleT", bound="ItemErasure | None", default="ItemErasure | None", covariant=True
+    )
+    MinimalT = TypeVar(
+        "MinimalT", bound="MinimalFlipSet | None", default="MinimalFlipSet | None", covariant=True
+    )
+else:
+    from typing import TypeVar
+
+    # pandas is imported when a table is made; hints that are read at run time say Any.
+    DataFrame = Self = Any
+    SingleT = TypeVar("SingleT", covariant=True)
+    MinimalT = TypeVar("MinimalT", covariant=True)
 
 
-class _Movable:
-    """Results whose tensors move together."""
+class _Record:
+    """Results whose tensors move together; shown by counts and shapes."""
 
-    def to(self: _Result, device: torch.device | str) -> _Result:
-        """Copy all tensors to a device."""
+    def to(self, device: torch.device | str) -> Self:
+        """Copy all tensors to a device.
+
+        Args:
+            device: a `torch.device` or its name, such as "cpu" or "cuda:0".
+        """
         moved = {f.name: _move(getattr(self, f.name), device) for f in fields(self)}  # type: ignore[arg-type]
         return type(self)(**moved)
 
+    def _shown(self, **counts: int) -> str:
+        """Show counts of what there is, then each tensor's shape."""
+        shapes = [
+            f"{name} {list(tensor.shape)}"
+            for f in fields(self)  # type: ignore[arg-type]
+            for name, tensor in _named(f.name, getattr(self, f.name))
+        ]
+        said = [f"{number} {noun}" for noun, number in counts.items()]
+        return f"{type(self).__name__}({', '.join(said)}; {', '.join(shapes)})"
+
 
 def _move(value: Any, device: torch.device | str) -> Any:
-    if isinstance(value, (Tensor, _Movable)):
+    if isinstance(value, (Tensor, _Record)):
         return value.to(device)
     if isinstance(value, dict):
         return {name: _move(item, device) for name, item in value.items()}
     return value
 
 
-@dataclass(eq=False)
-class PrefixErasure(_Movable):
-    """What erasing every prefix of every ranking does; `B` instances, `R` rankings, `T` items.
+def _named(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    """List the tensors of a field, with their names."""
+    if isinstance(value, dict):
+        yield from ((f"{name}[{key!r}]", tensor) for key, tensor in value.items())
+    elif isinstance(value, Tensor) and not name.startswith("_"):
+        yield name, value
+
+
+def _table(columns: dict[str, Any]) -> DataFrame:
+    """Make a table of tensors and lists, with the names of flags behind `status`."""
+    with needs("text"):
+        import pandas as pd
+
+    made: dict[str, Any] = {}
+    for name, column in columns.items():
+        made[name] = column.cpu().numpy() if isinstance(column, Tensor) else column
+        if name == "status":
+            made["status_names"] = status_names(column)
+    return pd.DataFrame(made)
+
+
+@dataclass(eq=False, repr=False)
+class PrefixErasure(_Record):
+    """What erasing every prefix of every ranking does.
+
+    Axes: `B` instances, `R` rankings, `T` items in all, `C` classes; reals are float64 where the
+    values are, else float32. The curves have `n_b + 1` points an instance of `n_b` items, for
+    `k = 0 … n_b` items erased (kept, with direction "keep"): those of instance `b` are
+    `curve_offsets[b]` to `curve_offsets[b + 1]`.
 
     Attributes:
-        rankings: Names of the R rows.
+        rankings: Names of the R rows; "random" stands for `random_orders` rows, random[0], ….
         label: [B], int64: the original decision, -1 where something is not finite.
-        probabilities: [B, C]: of the original decision.
+        probabilities: [B, C], real: of the original decision, NaN where it is not finite.
         status: [B], int64: bits of `Status`.
-        first_flip: [R, B], int64: the smallest prefix that flips, -1 for never.
+        first_flip: [R, B], int64: the smallest prefix `k >= 1` whose erasure changes the decision,
+            -1 for never. With direction "keep" the smallest whose items alone give the label.
         flip_label: [R, B], int64: the decision there, -1 for never.
-        removed_mass: [R, B], float64: attention mass erased there, NaN for never.
-        curves: From a curve's name to [R, T + B]; the points of instance b are
-            `curve_offsets[b]` to `curve_offsets[b + 1]`.
+        removed_mass: [R, B], float64: attention mass erased there, of the original weights (with
+            direction "keep" of the items not kept), NaN for never.
+        curves: From the name of each curve asked for to its tensor: "js" [R, T + B], real, the
+            Jensen-Shannon divergence of the class distributions at k and originally, natural
+            logarithm, 0 to ln 2; "kl" [R, T + B], real, KL(at k ‖ original) =
+            Σ_c p_c(k) ln(p_c(k) / p_c), natural logarithm; "label_prob" [R, T + B], real, the
+            original label's probability; "mass" [R, T + B], float64, the share of the original
+            attention that the items which are left hold: 1 where none is erased, 0 where all are;
+            "decision" [R, T + B], int64; "logits" [R, T + B, C], real.
         offsets: [B + 1], int64: where each instance's items begin.
-        order: [R, T], int64: positions, most important first; None where not asked for.
-        logits: [B, C]: of the original decision, NaN where it is not finite; None where not asked
-            for.
+        order: [R, T], int64: positions within the instance, most important first; they count kept
+            items, see `rank`. None where not asked for (`orders=True`).
+        logits: [B, C], real: of the original decision, NaN where it is not finite; None where not
+            asked for (`logits=True`).
         weights: [T], or [T, H] of several heads, float64: attention that sums to one over an
-            instance, NaN where a score or weight is not finite; None where not asked for.
+            instance, NaN where a score or weight is not finite; None where not asked for
+            (`weights=True`).
     """
 
     rankings: tuple[str, ...]
@@ -79,48 +144,49 @@ class PrefixErasure(_Movable):
         fraction = self.first_flip.double() / self.offsets.diff()  # [R, B]
         return fraction.masked_fill(self.first_flip < 0, torch.nan)
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> DataFrame:
         """Make a table with a row per instance and ranking; curves stay out.
 
-        Columns: instance, ranking, n, label, status, first_flip, fraction, flip_label,
-        removed_mass.
+        Columns: instance (the row of the batch), ranking, n, label, status, status_names (such as
+        "EMPTY|UNDERFLOW", empty for none), first_flip, fraction, flip_label, removed_mass.
         """
-        with needs("text"):
-            import pandas as pd
-
         R, B = len(self.rankings), len(self.label)
-        per_instance = {
-            "instance": torch.arange(B),
-            "n": self.offsets.diff(),
-            "label": self.label,
-            "status": self.status,
-        }
-        per_ranking = {
-            "first_flip": self.first_flip,
-            "fraction": self.fraction,
-            "flip_label": self.flip_label,
-            "removed_mass": self.removed_mass,
-        }
-        columns: dict[str, Any] = {k: v.cpu().repeat(R).numpy() for k, v in per_instance.items()}
-        columns["ranking"] = [name for name in self.rankings for _ in range(B)]
-        columns |= {name: tensor.cpu().flatten().numpy() for name, tensor in per_ranking.items()}
-        order = ["instance", "ranking", "n", "label", "status", *per_ranking]
-        table: pd.DataFrame = pd.DataFrame(columns)[order]
-        return table
+        return _table(
+            {
+                "instance": torch.arange(B).repeat(R),
+                "ranking": [name for name in self.rankings for _ in range(B)],
+                "n": self.offsets.diff().repeat(R),
+                "label": self.label.repeat(R),
+                "status": self.status.repeat(R),
+                "first_flip": self.first_flip.flatten(),
+                "fraction": self.fraction.flatten(),
+                "flip_label": self.flip_label.flatten(),
+                "removed_mass": self.removed_mass.flatten(),
+            }
+        )
+
+    def __repr__(self) -> str:
+        """Counts and shapes."""
+        return self._shown(rankings=len(self.rankings), instances=len(self.label))
 
 
-@dataclass(eq=False)
-class ItemErasure(_Movable):
-    """What erasing each item alone does; `T` items of `B` instances.
+@dataclass(eq=False, repr=False)
+class ItemErasure(_Record):
+    """What erasing each item alone does.
+
+    Axes: `T` items of `B` instances, one instance after the other as in the batch; reals are
+    float64 where the values are, else float32.
 
     Attributes:
         flip_label: [T], int64: the decision without the item, -1 where it stays.
-        js: [T]: JS divergence of the class distributions with and without the item.
-        label_prob_drop: [T]: original probability of the label minus the one without the item.
-        label: [B], int64: the original decision.
+        js: [T], real: Jensen-Shannon divergence of the class distributions with and without the
+            item, natural logarithm, 0 to ln 2.
+        label_prob_drop: [T], real: original probability of the label minus the one without the
+            item; negative where it rises.
+        label: [B], int64: the original decision, -1 where something is not finite.
         status: [B], int64: bits of `Status`.
         offsets: [B + 1], int64: where each instance's items begin.
-        kl: [T]: KL(without the item ‖ original), natural logarithm; None where not asked for.
+        kl: [T], real: KL(without the item ‖ original), natural logarithm; None where not asked for.
     """
 
     flip_label: Tensor
@@ -130,46 +196,63 @@ class ItemErasure(_Movable):
     status: Tensor
     offsets: Tensor
     kl: Tensor | None = None
+    _positions: Tensor | None = None  # of a batch that was padded
 
     @property
     def flip(self) -> Tensor:
         """[T], bool: whether the decision differs without the item."""
         return self.flip_label >= 0
 
-    def to_pandas(self) -> pd.DataFrame:
+    @property
+    def positions(self) -> Tensor:
+        """[T], int64: the original column of each item, as `batch.positions`.
+
+        Of packed input the place within the instance.
+        """
+        if self._positions is not None:
+            return self._positions
+        instance = torch.repeat_interleave(self.offsets.diff(), output_size=len(self.js))  # [T]
+        return torch.arange(len(self.js), device=self.offsets.device) - self.offsets[instance]
+
+    def to_pandas(self) -> DataFrame:
         """Make a table with a row per item.
 
-        Columns: instance, position, flip, flip_label, js, label_prob_drop, and kl if asked for.
+        Columns: instance (the row of the batch), position (the original column in padded input, in
+        packed input the place within the instance), status (the instance's), status_names, flip,
+        flip_label, js, label_prob_drop, and kl if asked for.
         """
-        with needs("text"):
-            import pandas as pd
-
-        offsets = self.offsets.cpu()
-        instance = torch.repeat_interleave(offsets.diff())  # [T]
+        instance = torch.repeat_interleave(self.offsets.diff(), output_size=len(self.js))  # [T]
         columns = {
             "instance": instance,
-            "position": torch.arange(len(instance)) - offsets[instance],
-            "flip": self.flip.cpu(),
-            "flip_label": self.flip_label.cpu(),
-            "js": self.js.cpu(),
-            "label_prob_drop": self.label_prob_drop.cpu(),
+            "position": self.positions,
+            "status": self.status[instance],
+            "flip": self.flip,
+            "flip_label": self.flip_label,
+            "js": self.js,
+            "label_prob_drop": self.label_prob_drop,
         }
         if self.kl is not None:
-            columns["kl"] = self.kl.cpu()
-        table: pd.DataFrame = pd.DataFrame({k: v.numpy() for k, v in columns.items()})
-        return table
+            columns["kl"] = self.kl
+        return _table(columns)
+
+    def __repr__(self) -> str:
+        """Counts and shapes."""
+        return self._shown(items=len(self.js), instances=len(self.label))
 
 
-@dataclass(eq=False)
-class MinimalFlipSet(_Movable):
-    """The smallest sets of items whose erasure changes the decision; `B` instances, `T` items.
+@dataclass(eq=False, repr=False)
+class MinimalFlipSet(_Record):
+    """The smallest sets of items whose erasure changes the decision.
+
+    Axes: `B` instances, `T` items in all.
 
     Attributes:
         size: [B], int64: items of the set, -1 where no set flips.
         flip_label: [B], int64: the decision after erasing the set, -1 where no set flips.
-        order: [T], int64: positions; the first `size` of an instance are the set (ranking
-            "minimal").
-        label: [B], int64: the original decision.
+        order: [T], int64: positions within the instance; the first `size` of an instance are the
+            set (ranking "minimal"). They count kept items: the original columns, in the same order,
+            are `batch.positions[batch.offsets[batch.instance_of_item] + result.order]`.
+        label: [B], int64: the original decision, -1 where something is not finite.
         status: [B], int64: bits of `Status`.
         offsets: [B + 1], int64: where each instance's items begin.
     """
@@ -181,36 +264,61 @@ class MinimalFlipSet(_Movable):
     status: Tensor
     offsets: Tensor
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Make a table with a row per instance: instance, n, label, status, size, flip_label."""
-        with needs("text"):
-            import pandas as pd
+    def to_pandas(self) -> DataFrame:
+        """Make a table with a row per instance.
 
-        columns = {
-            "instance": torch.arange(len(self.size)),
-            "n": self.offsets.diff(),
-            "label": self.label,
-            "status": self.status,
-            "size": self.size,
-            "flip_label": self.flip_label,
-        }
-        table: pd.DataFrame = pd.DataFrame({k: v.cpu().numpy() for k, v in columns.items()})
-        return table
+        Columns: instance (the row of the batch), n, label, status, status_names, size, flip_label.
+        """
+        return _table(
+            {
+                "instance": torch.arange(len(self.size)),
+                "n": self.offsets.diff(),
+                "label": self.label,
+                "status": self.status,
+                "size": self.size,
+                "flip_label": self.flip_label,
+            }
+        )
+
+    def __repr__(self) -> str:
+        """Counts and shapes."""
+        return self._shown(instances=len(self.size), items=len(self.order))
 
 
-@dataclass(eq=False)
-class Sweep(_Movable):
-    """All results of one read of the values; None where a part was not asked for."""
+@dataclass(eq=False, repr=False)
+class Sweep(_Record, Generic[SingleT, MinimalT]):
+    """All results of one read of the values.
+
+    Attributes:
+        prefixes: What erasing every prefix of every ranking does, a `PrefixErasure`.
+        single: What erasing each item alone does, an `ItemErasure`; None with `single=False`.
+        minimal: The smallest flipping sets, a `MinimalFlipSet`; None where it was left out.
+        why_no_minimal: Why `minimal` is None, such as "2 attention heads: …"; empty where it is
+            there.
+    """
 
     prefixes: PrefixErasure
-    single: ItemErasure | None
-    minimal: MinimalFlipSet | None
+    single: SingleT
+    minimal: MinimalT
+    why_no_minimal: str = ""
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Make the table of `prefixes`, with minimal_size and minimal_flip_label if asked for."""
+    def to_pandas(self) -> DataFrame:
+        """Make the table of `prefixes`, a row per instance and ranking, with the minimal set.
+
+        Columns: those of `PrefixErasure.to_pandas`; where there is a minimal set, its size and
+        label as minimal_size and minimal_flip_label.
+        """
         table = self.prefixes.to_pandas()
         if self.minimal is not None:
             R = len(self.prefixes.rankings)
             table["minimal_size"] = self.minimal.size.cpu().repeat(R).numpy()
             table["minimal_flip_label"] = self.minimal.flip_label.cpu().repeat(R).numpy()
         return table
+
+    def __repr__(self) -> str:
+        """Show the parts; of the minimal set why it is not there."""
+        why = f" ({self.why_no_minimal})" if self.why_no_minimal else ""
+        return (
+            f"Sweep(\n  prefixes={self.prefixes!r},\n  single={self.single!r},\n"
+            f"  minimal={self.minimal!r}{why}\n)"
+        )

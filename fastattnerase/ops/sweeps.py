@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Literal, get_args, overload
 
 import torch
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
+from fastattnerase.choices import BackendName, CurveName, Direction
 from fastattnerase.ops.callable_head import sweep_callable
 from fastattnerase.ops.library import own_scores_op, sweep_op
 from fastattnerase.ops.own_rankings import own_scores
-from fastattnerase.ops.plan import Plan, RankingLike, check_minimal, plan_rankings
+from fastattnerase.ops.plan import Plan, RankingLike, check_minimal, plan_rankings, why_no_minimal
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure, Sweep
 from fastattnerase.problem import BIT, Outputs, as_outputs
 
 _CURVE_BIT = {
     name.removeprefix("curve_"): bit for name, bit in BIT.items() if name.startswith("curve_")
 }
-CURVES = tuple(_CURVE_BIT)
+CURVES: tuple[CurveName, ...] = get_args(CurveName)
 _SINGLE_BITS = BIT["single_flip_label"] | BIT["single_js"] | BIT["single_drop"]
 _MINIMAL_BITS = BIT["minimal_size"] | BIT["minimal_flip_label"] | BIT["minimal_order"]
 DEFAULT_MAX_BYTES = 256 * 2**20
@@ -75,12 +77,70 @@ def check_batch(batch: AttentionBatch) -> None:
         raise TypeError(f"batch: given {type(batch).__name__}, needed an AttentionBatch")
 
 
+# By default there is a minimal set where one exists: checkers take it as there.
+@overload
+def sweep(
+    batch: AttentionBatch,
+    rankings: RankingLike | Sequence[RankingLike] = ...,
+    *,
+    curves: CurveName | Sequence[CurveName] = ...,
+    direction: Direction = ...,
+    orders: bool = ...,
+    logits: bool = ...,
+    weights: bool = ...,
+    seed: int = ...,
+    random_orders: int = ...,
+    single: Literal[True] = ...,
+    single_kl: bool = ...,
+    minimal: Literal[True],
+    backend: BackendName = ...,
+    validate: bool | None = ...,
+    max_bytes: int = ...,
+) -> Sweep[ItemErasure, MinimalFlipSet]: ...
+@overload
+def sweep(
+    batch: AttentionBatch,
+    rankings: RankingLike | Sequence[RankingLike] = ...,
+    *,
+    curves: CurveName | Sequence[CurveName] = ...,
+    direction: Direction = ...,
+    orders: bool = ...,
+    logits: bool = ...,
+    weights: bool = ...,
+    seed: int = ...,
+    random_orders: int = ...,
+    single: Literal[True] = ...,
+    single_kl: bool = ...,
+    minimal: None = ...,
+    backend: BackendName = ...,
+    validate: bool | None = ...,
+    max_bytes: int = ...,
+) -> Sweep[ItemErasure, MinimalFlipSet | Any]: ...
+@overload
+def sweep(
+    batch: AttentionBatch,
+    rankings: RankingLike | Sequence[RankingLike] = ...,
+    *,
+    curves: CurveName | Sequence[CurveName] = ...,
+    direction: Direction = ...,
+    orders: bool = ...,
+    logits: bool = ...,
+    weights: bool = ...,
+    seed: int = ...,
+    random_orders: int = ...,
+    single: bool = ...,
+    single_kl: bool = ...,
+    minimal: bool | None = ...,
+    backend: BackendName = ...,
+    validate: bool | None = ...,
+    max_bytes: int = ...,
+) -> Sweep: ...
 def sweep(
     batch: AttentionBatch,
     rankings: RankingLike | Sequence[RankingLike] = ("random", "attention", "gradient", "product"),
     *,
-    curves: Sequence[str] = (),
-    direction: str = "erase",
+    curves: CurveName | Sequence[CurveName] = (),
+    direction: Direction = "erase",
     orders: bool = False,
     logits: bool = False,
     weights: bool = False,
@@ -88,11 +148,11 @@ def sweep(
     random_orders: int = 1,
     single: bool = True,
     single_kl: bool = False,
-    minimal: bool = True,
-    backend: str = "auto",
+    minimal: bool | None = None,
+    backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
-) -> Sweep:
+) -> Sweep[Any, Any]:
     """Do `erase_prefixes`, `erase_each` and `minimal_flip_set` from one read of the values.
 
     Args:
@@ -101,13 +161,15 @@ def sweep(
             `erase_prefixes`.
         single: whether every item is erased alone.
         single_kl: whether `single` has `kl` too, as of `erase_each`; needs `single`.
-        minimal: whether the minimal flipping set is looked for.
+        minimal: whether the minimal flipping set is looked for; None: where it exists, which is
+            with a linear head and one attention head. Elsewhere it is left out, `why_no_minimal`
+            of the result says why, and True raises.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
 
     Returns:
-        A `Sweep` with `prefixes`, `single` and `minimal`.
+        A `Sweep` with `prefixes`, `single` and `minimal`, None where left out.
 
     Raises:
         ValueError, TypeError: naming the argument, what was given and what is needed.
@@ -132,7 +194,7 @@ def sweep(
     if direction not in ("erase", "keep"):
         raise ValueError(f"direction: given {direction!r}, needed 'erase' or 'keep'")
     if isinstance(curves, str):
-        raise TypeError(f"curves: given the string {curves!r}, needed a sequence of names")
+        curves = (curves,)
     wants = 0
     for curve in curves:
         if curve not in _CURVE_BIT:
@@ -151,8 +213,12 @@ def sweep(
         if not single:
             raise ValueError("single_kl: given True with single=False, needed single=True")
         wants |= BIT["single_kl"]
+    left_out = "not asked for: minimal=False" if minimal is False else ""
     if minimal:
         check_minimal(batch, "minimal")
+    elif minimal is None:
+        left_out = why_no_minimal(batch)
+    if not left_out:
         wants |= _MINIMAL_BITS
     plan = plan_rankings(batch, rankings, random_orders)
     out = run(batch, plan, wants, seed, direction == "keep", backend, validate, max_bytes)
@@ -184,8 +250,9 @@ def sweep(
             out.status,
             offsets,
             out.single_kl,
+            batch.padded_positions,
         )
-    if minimal:
+    if not left_out:
         assert out.minimal_size is not None
         assert out.minimal_flip_label is not None
         assert out.minimal_order is not None
@@ -197,4 +264,4 @@ def sweep(
             out.status,
             offsets,
         )
-    return Sweep(prefixes, items, smallest)
+    return Sweep(prefixes, items, smallest, left_out)

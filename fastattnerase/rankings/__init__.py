@@ -8,15 +8,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from fastattnerase.problem import RankingKind
 from fastattnerase.rankings.base import OfInstance, Ranking
-
-if TYPE_CHECKING:
-    from fastattnerase.reference.instance import Instance
+from fastattnerase.reference.instance import Instance
 
 RANKINGS: dict[str, Ranking] = {}
 _BY_KIND: dict[RankingKind, Ranking] = {}

@@ -92,7 +92,7 @@ def results(sweep: fae.Sweep) -> dict[str, Tensor]:
         if record is None:
             continue
         for name, value in vars(record).items():
-            if isinstance(value, Tensor):
+            if isinstance(value, Tensor) and not name.startswith("_"):
                 found[f"{part}.{name}"] = value
             elif isinstance(value, dict):
                 found |= {f"{part}.{name}.{key}": t for key, t in value.items()}

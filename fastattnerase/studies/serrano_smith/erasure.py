@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import fastattnerase as fae
+from fastattnerase.choices import BackendName
 from fastattnerase.extras import needs
 from fastattnerase.rankings.random import random_keys
 from fastattnerase.sources import Chunk
@@ -87,7 +88,7 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
         minimal=minimal,
         logits=True,
         single_kl=True,
-        backend=config.backend,
+        backend=cast(BackendName, config.backend),
     )
     assert w.prefixes.logits is not None  # asked for
     offsets = as_ints(batch.offsets)

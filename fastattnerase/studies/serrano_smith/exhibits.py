@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 import fastattnerase as fae
+from fastattnerase.choices import BackendName
 from fastattnerase.sources import Chunk, Source
 from fastattnerase.statistics.attention import attention_weights
 from fastattnerase.studies.serrano_smith.config import Config
@@ -53,7 +55,7 @@ def _show(chunk: Chunk, config: Config, rows: list[int]) -> Iterator[Exhibit]:
         orders=True,
         single=False,
         minimal=minimal,
-        backend=config.backend,
+        backend=cast(BackendName, config.backend),
     )
     assert w.prefixes.order is not None  # asked for
     order = as_ints(w.prefixes.order[0])
