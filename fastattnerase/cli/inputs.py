@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -130,6 +131,26 @@ def require_folder(option: str, folder: Path) -> None:
         raise UsageError(f"{option}: given {folder}, which is no folder, needed a folder")
 
 
+@contextmanager
+def advising(label: str) -> Iterator[None]:
+    """Add to errors of files of texts which options mend them.
+
+    Args:
+        label: what is done about a label that is missing or unknown.
+    """
+    from fastattnerase.data.errors import LabelError, MissingColumnError
+
+    try:
+        yield
+    except MissingColumnError as error:
+        raise UsageError(
+            f"{error}; name the columns as --text-column and --label-column"
+            + ("; " + label if "--unlabelled" in label else "")
+        ) from error
+    except LabelError as error:
+        raise UsageError(f"{error}; {label}") from error
+
+
 def print_left_out(dropped: Mapping[str, int], cut: int, max_tokens: int | None) -> None:
     """Say what of the texts is not used."""
     for reason, count in dropped.items():
@@ -246,14 +267,15 @@ def _documents(
     else:
         column = None if unlabelled else label_column or trained.label_column
         text_column = text_column or trained.text_column
-        examples, dropped = load_examples(
-            data,
-            loaded.classes,
-            text_column=text_column,
-            label_column=column,
-            line_breaks=trained.line_breaks,
-            sentences=trained.sentences,
-        )
+        with advising("rows without labels are read with --unlabelled"):
+            examples, dropped = load_examples(
+                data,
+                loaded.classes,
+                text_column=text_column,
+                label_column=column,
+                line_breaks=trained.line_breaks,
+                sentences=trained.sentences,
+            )
         about = {
             "data": {"path": str(data), "text_column": text_column, "label_column": column},
             "split": "all rows",

@@ -68,7 +68,7 @@ class _Option:
         default = offer.defaults.get(of.name, of.default)
         self.required = default is MISSING
         self.default = default
-        if self.item is not None:
+        if self.item is not None and default is not None:
             self.default = ",".join(map(str, default))
         elif self.names and default is not None:
             self.default = str(default)

@@ -14,6 +14,7 @@ from fastattnerase.cli.inputs import (
     Name,
     Out,
     Seed,
+    advising,
     choose_device,
     print_left_out,
     print_next,
@@ -25,6 +26,7 @@ from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.train_config import TrainConfig, jain_wallace_training
 
 _FILES = ("path", "train", "dev", "test")
+_OTHER_LABEL = "with --classes, rows that have none of the labels it names are left out"
 _RECIPES = ("serrano-smith", "jain-wallace")
 
 
@@ -38,7 +40,7 @@ def train(
         Offer(
             only=(
                 *_FILES,
-                *("text_column", "label_column", "split_column", "fractions", "seed"),
+                *("text_column", "label_column", "classes", "split_column", "fractions", "seed"),
                 *("min_count", "max_tokens", "vectors"),
             ),
             names={"path": "data", "seed": "split_seed"},
@@ -109,7 +111,7 @@ def train_and_save(
     name: str,
 ) -> None:
     """Read the texts, train, evaluate on the test split, save the model and print what it is."""
-    from fastattnerase.data import load_corpus, prepare
+    from fastattnerase.data import load_corpus, odd_labels, prepare
     from fastattnerase.models import build_model, evaluate, save_model
     from fastattnerase.models import train as train_model
     from fastattnerase.models.storage import require_writable
@@ -119,7 +121,7 @@ def train_and_save(
     require_writable(folder)
     if data.vectors is not None and not Path(data.vectors).is_file():
         raise UsageError(f"--vectors: given {data.vectors}, which is no file, needed a file")
-    with err.status("reading the texts"):
+    with err.status("reading the texts"), advising(_OTHER_LABEL):
         corpus = load_corpus(data)
         prepared = prepare(corpus, data)
     sizes = ", ".join(
@@ -136,6 +138,9 @@ def train_and_save(
         sum(split.truncated for split in (prepared.train, prepared.dev, prepared.test)),
         data.max_tokens,
     )
+    notices = odd_labels(corpus, data)
+    for notice in notices:
+        out.print(f"Note: {notice}", soft_wrap=True)
     if not prepared.vocabulary.words:
         out.print(
             f"Note: no word occurs {data.min_count} times (--min-count), so all are unknown words "
@@ -180,6 +185,7 @@ def train_and_save(
             },
             "test_documents_hash": prepared.test.digest(),
             "dropped": corpus.dropped,
+            "notices": notices,
             "device": device,
         }
         | provenance(),

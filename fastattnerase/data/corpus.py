@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastattnerase.data.config import DataConfig
-from fastattnerase.data.errors import DataError
+from fastattnerase.data.errors import DataError, LabelError
 from fastattnerase.data.examples import NO_LABEL, Example
 from fastattnerase.data.readers import find_reader
 from fastattnerase.data.readers.sentiment_sentences import FOLDER as _DEMO_FOLDER
@@ -279,7 +279,7 @@ def _read(
                     f"at character {found.start() + 1}, which is no character, needed text"
                 )
         if not label and label_column is not None and classes is None and text.strip():
-            raise DataError(f"{where}: no label in column {label_column!r}")
+            raise LabelError(f"{where}: no label in column {label_column!r}")
         if split_column is not None:
             name = str(values[split_column]).strip().lower()
             if name not in _SPLIT_NAMES:
@@ -318,7 +318,7 @@ def _drop(
 
 def _example(row: Row, classes: Sequence[str]) -> Example:
     if row.label not in classes:
-        raise DataError(
+        raise LabelError(
             f"{row.where}: given label {row.label!r}, needed one of the training rows' classes, "
             f"{', '.join(map(repr, classes))}"
         )

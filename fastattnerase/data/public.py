@@ -21,6 +21,7 @@ from fastattnerase.data.dataset import (
 from fastattnerase.data.documents import Document, Sizes, StoredDocuments
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.examples import Example
+from fastattnerase.data.labels import odd_labels
 from fastattnerase.data.readers import READERS, register_reader
 from fastattnerase.data.statistics import CorpusStatistics, corpus_statistics
 from fastattnerase.data.stored import prepare_stored
@@ -54,6 +55,7 @@ __all__ = [
     "encode",
     "load_corpus",
     "load_examples",
+    "odd_labels",
     "prepare",
     "prepare_stored",
     "read_vectors",

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastattnerase.data import READERS, DataError, readers, register_reader
+from fastattnerase.data.errors import MissingColumnError
 from fastattnerase.data.files import open_text, split_suffix
 from fastattnerase.data.readers import find_reader
 
@@ -250,3 +251,35 @@ def test_a_wanted_column_twice_in_the_header(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="given several columns 'text', needed distinct names"):
             list(reader(path, ("text", "label")))
         assert list(reader(path, ("label",))) == [{"label": "y"}]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_the_header_tells_what_separates_columns(
+    tmp_path: Path, suffix: str, separator: str
+) -> None:
+    """With a byte-order mark and Windows' line ends; the other marks are in the texts."""
+    path = tmp_path / f"rows{suffix}"
+    text = "a, b; c | d"
+    rows = [["id", "text", "label"], ["1", f'"{text}"', "yes"], ["2", '"say ""no"", twice"', "no"]]
+    content = "\ufeff" + "".join(separator.join(row) + "\r\n" for row in rows)
+    path.write_bytes(content.encode())
+    assert read(path, "text", "label") == [
+        {"text": text, "label": "yes"},
+        {"text": 'say "no", twice', "label": "no"},
+    ]
+
+
+def test_columns_that_no_separator_finds(tmp_path: Path) -> None:
+    """The error lists as many columns as there may be."""
+    path = tmp_path / "rows.csv"
+    path.write_text("text;label\na;b\n")
+    wanted = r"has no column 'mood'; its columns are 'text', 'label'"
+    with pytest.raises(MissingColumnError, match=wanted):
+        read(path, "text", "mood")
+    path.write_text("x" * 200_000 + ",label\n")  # longer than a field may be
+    with pytest.raises(DataError, match="cannot be parsed: field larger"):
+        read(path, "text", "label")
+    path.write_text(f"{'x' * 100_000},{'y' * 100_000}\n")  # as one field, longer than one may be
+    with pytest.raises(MissingColumnError, match="has no column 'label'"):
+        read(path, "label")

@@ -1,9 +1,10 @@
-"""CSV and TSV with a header line and CSV quoting."""
+"""CSV and TSV with a header line and CSV quoting; the header line tells what separates columns."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ from fastattnerase.data.readers.registry import register_reader, require_columns
 from fastattnerase.extras import needs
 
 _CHUNK_ROWS = 8192
+_SEPARATORS = (",", ";", "\t", "|")
 
 
 def _read(
@@ -20,7 +22,7 @@ def _read(
 ) -> Iterator[Mapping[str, object]]:
     with needs("text"):
         import pandas as pd
-    _refuse_twins(path, columns, separator, quoting)
+    separator = _find_separator(path, columns, separator, quoting)
     with open_text(path) as file:
         try:
             # Every field stays text: "NA" and "null" are words, "01" is not 1.
@@ -47,25 +49,40 @@ def _read(
             raise DataError(f"{path} cannot be parsed: {str(error).strip()}") from error
 
 
-def _refuse_twins(
-    path: Path, columns: Sequence[str], separator: str, quoting: Literal[0, 3]
-) -> None:
-    """Refuse a header that has a wanted column twice: pandas would take the first, unasked."""
-    with open_text(path) as file:
-        try:
-            header = next(filter(None, csv.reader(file, delimiter=separator, quoting=quoting)), [])
-        except csv.Error as error:
-            raise DataError(f"{path} cannot be parsed: {error}") from error
+def _find_separator(path: Path, columns: Sequence[str], usual: str, quoting: Literal[0, 3]) -> str:
+    """Find what separates columns: the format's own, or another where the header has more of them.
+
+    A header that has a wanted column twice is refused: pandas would take the first, unasked.
+    """
+    headers = {usual: _header(path, usual, quoting)}
+    if not set(columns) <= set(headers[usual]):
+        for separator in _SEPARATORS:
+            with suppress(DataError):  # a field that is too long where nothing separates
+                headers[separator] = _header(path, separator, quoting)
+    found, header = max(
+        headers.items(), key=lambda own: (len(set(columns) & set(own[1])), len(own[1]))
+    )
     twins = [column for column in columns if header.count(column) > 1]
     if twins:
         raise DataError(
             f"{path}: given several columns {', '.join(map(repr, twins))}, needed distinct names"
         )
+    return found
+
+
+def _header(path: Path, separator: str, quoting: Literal[0, 3]) -> list[str]:
+    with open_text(path) as file:
+        try:
+            return next(filter(None, csv.reader(file, delimiter=separator, quoting=quoting)), [])
+        except csv.Error as error:
+            raise DataError(f"{path} cannot be parsed: {error}") from error
 
 
 @register_reader("csv", (".csv",))
 def read_csv(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, object]]:
     """Stream the rows of a CSV file: header line, commas, fields quoted with `"` where needed.
+
+    Semicolons, TABs or `|` are taken for commas where the header line has the columns so.
 
     Args:
         path: the file, plain or `.xz`, `.gz`, `.zst`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fastattnerase.data.errors import DataError
+from fastattnerase.data.errors import DataError, MissingColumnError
 from fastattnerase.data.files import COMPRESSIONS, split_suffix
 
 Reader = Callable[[Path, Sequence[str]], Iterator[Mapping[str, object]]]
@@ -76,7 +76,7 @@ def require_columns(path: Path, wanted: Sequence[str], present: Collection[str])
     """Refuse a file that lacks a wanted column, naming those present."""
     missing = [column for column in wanted if column not in present]
     if missing:
-        raise DataError(
+        raise MissingColumnError(
             f"{path} has no column {', '.join(map(repr, missing))}; its columns are "
             f"{', '.join(map(repr, present)) or '(none)'}"
         )

@@ -1,0 +1,55 @@
+"""What is odd about the labels of a corpus: told, and left as it is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from fastattnerase.data.config import DataConfig
+from fastattnerase.data.corpus import Corpus
+
+_NOTHING = {"", "nan", "none", "null", "na", "n/a", "<na>", "nat", "#n/a"}
+_WHOLE = re.compile(r"[+-]?\d+\.0+")
+_MANY = 10  # more classes than this are odd where they are few rows each
+_FEW_ROWS = 3
+
+
+def odd_labels(corpus: Corpus, config: DataConfig) -> list[str]:
+    """Say which labels may not be what was meant, and how to change them.
+
+    Args:
+        corpus: what was read.
+        config: how.
+
+    Returns:
+        A sentence for each oddity: a word for a missing value, such as `nan`, that is a class;
+        whole numbers written as `0.0` and `1.0`; nearly as many classes as rows.
+
+    Example:
+        >>> from fastattnerase.data.examples import Example
+        >>> rows = [Example(0, "good", 0), Example(1, "bad", 1)]
+        >>> odd_labels(Corpus(rows, [], [], ["nan", "yes"]), DataConfig())[0][:44]
+        "the label 'nan' in column 'label' is a class"
+    """
+    column, classes, rows = repr(config.label_column), corpus.classes, len(corpus.train)
+    counts = Counter(example.label for example in corpus.train)
+    kept = [name for name in classes if name.casefold() not in _NOTHING]
+    told = [
+        f"the label {name!r} in column {column} is a class of its own, with "
+        f"{counts[number]:,} of {rows:,} training rows; if these have no label, leave them out by "
+        f"naming the others: --classes {','.join(kept)}"
+        for number, name in enumerate(classes)
+        if name not in kept
+    ]
+    if kept and all(map(_WHOLE.fullmatch, kept)):
+        told.append(
+            f"the labels {', '.join(kept)} in column {column} are whole numbers with a decimal "
+            "point, as pandas writes a column that has gaps; the classes are called so; for 0 and "
+            f"1, write the file after table[{column}] = table[{column}].astype('Int64')"
+        )
+    if len(classes) > _MANY and rows < _FEW_ROWS * len(classes):
+        told.append(
+            f"column {column} has {len(classes):,} different labels in {rows:,} training rows; if "
+            "another column has the labels, name it as --label-column"
+        )
+    return told

@@ -1,0 +1,91 @@
+"""The command line on texts as people have them: odd labels, separators and columns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fastattnerase.cli.app import app
+
+TINY = (
+    *("--encoder", "noenc", "--embedding-size", "4", "--hidden-size", "4", "--epochs", "1"),
+    *("--device", "cpu"),
+)
+
+
+def invoke(*arguments: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def error(*arguments: object) -> str:
+    lines = invoke(*arguments, code=2).stderr.splitlines()
+    [line] = [line for line in lines if line.startswith("error: ")]
+    assert not any("Traceback" in line for line in lines)
+    return line
+
+
+def write(path: Path, labels: list[str], header: str = "text,label") -> Path:
+    """Write a row for each label, with words that tell even rows from odd ones."""
+    separator = header[4]
+    rows = [
+        f"a {'good' if i % 2 else 'bad'} film{separator}{label}" for i, label in enumerate(labels)
+    ]
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
+    data = write(folder / "x.csv", ["0", "1"] * 30, "text;label")
+    invoke("train", "--data", data, *TINY, "--out", folder / "model")
+    return folder / "model"
+
+
+def test_odd_labels_are_told_and_recorded(tmp_path: Path) -> None:
+    data = write(tmp_path / "x.csv", ["0.0", "1.0", "0.0", "nan"] * 20)
+    out = tmp_path / "model"
+    told = invoke("train", "--data", data, *TINY, "--out", out).stdout
+    notices = json.loads((out / "model.json").read_text())["metadata"]["notices"]
+    assert [notice.partition(" in column")[0] for notice in notices] == [
+        "the label 'nan'",
+        "the labels 0.0, 1.0",
+    ]
+    assert all(f"Note: {notice}\n" in told for notice in notices)
+    # As the first advises:
+    told = invoke(
+        *("train", "--data", data, "--classes", "0.0,1.0", *TINY, "--out", tmp_path / "other")
+    ).stdout
+    assert "48 train, 6 dev, 6 test; 2 classes" in told
+    assert "20 rows left out: other label" in told
+
+
+def test_usual_labels_are_recorded_without_a_notice(trained: Path) -> None:
+    assert json.loads((trained / "model.json").read_text())["metadata"]["notices"] == []
+
+
+def test_missing_columns_and_labels_say_which_options_mend_them(
+    trained: Path, tmp_path: Path
+) -> None:
+    gaps = write(tmp_path / "gaps.csv", ["0", "1", ""] * 20)
+    line = error("train", "--data", gaps, "--out", tmp_path / "m")
+    assert line.endswith(
+        "gaps.csv, row 3: no label in column 'label'; with --classes, rows that have none of the "
+        "labels it names are left out"
+    )
+    none = write(tmp_path / "none.csv", ["0"], "text,mood")
+    columns = "name the columns as --text-column and --label-column"
+    line = error("train", "--data", none, "--out", tmp_path / "m")
+    assert line.endswith(f"has no column 'label'; its columns are 'text', 'mood'; {columns}")
+    line = error("erase", "--model", trained, "--data", none)
+    assert line.endswith(f"{columns}; rows without labels are read with --unlabelled")
+    for file in (gaps, write(tmp_path / "other.csv", ["0", "7"])):
+        line = error("erase", "--model", trained, "--data", file)
+        assert line.endswith("; rows without labels are read with --unlabelled")
