@@ -3,6 +3,12 @@
 //   JS = 1/2 KL(p || m) + 1/2 KL(q || m),  m = (p + q) / 2        KL = KL(q || p)
 //
 // From logits through log-sum-exp; the shares of one class are in fastattnerase/math.h.
+#pragma once
+
+#include "cpu/instance.h"
+
+namespace fae::cpu {
+namespace {
 
 struct Divergence {
   double js, kl, label_probability;
@@ -40,3 +46,6 @@ inline Divergence diverge(const Instance& I, std::int64_t C, const double* logit
   js = js < kLn2 ? js : kLn2;
   return {js, kl > 0 ? kl : 0, q[I.label]};
 }
+
+}  // namespace
+}  // namespace fae::cpu

@@ -5,6 +5,12 @@
 // Never a subtraction, which would cancel where one item holds most of the mass. The sums after j
 // come from one pass from the back that keeps a checkpoint every block of items, and are spread out
 // again block by block on the way forward. Memory: one state a block and one an item of a block.
+#pragma once
+
+#include "cpu/state.h"
+
+namespace fae::cpu {
+namespace {
 
 inline std::int64_t excluded_block(std::int64_t C) { return C <= 256 ? 64 : 256; }
 
@@ -58,3 +64,6 @@ inline void for_each_excluded(const StateShape& shape, const Instance& I, Exclud
     }
   }
 }
+
+}  // namespace
+}  // namespace fae::cpu

@@ -4,6 +4,12 @@
 //
 // The values are read once, here. Contributions are kept as float64 rows [n, H, C]; partial sums
 // of float32 values span at most 128 features.
+#pragma once
+
+#include "cpu/sort.h"
+
+namespace fae::cpu {
+namespace {
 
 constexpr std::int64_t kMaxSpan = 128;  // features in a float32 partial sum
 
@@ -472,3 +478,6 @@ inline double tolerance_of(const SweepParams& p, const Instance& I, double norm)
   }
   return kNearTieTolerance * (norm * I.head_norm + largest_bias);
 }
+
+}  // namespace
+}  // namespace fae::cpu

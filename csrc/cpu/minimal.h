@@ -3,6 +3,12 @@
 // For one class c != y, erasing the items of largest margin first is optimal, so that the size for
 // c is the first k at which the tail sum of its sorted margins meets the rule of decisions with
 // mass surviving; the answer is the least over c, or all items with mass where argmax(b) != y.
+#pragma once
+
+#include "cpu/rankings.h"
+
+namespace fae::cpu {
+namespace {
 
 struct Minimal {
   std::int64_t size = -1, label = -1;
@@ -124,3 +130,6 @@ inline Minimal minimal_set(const SweepParams& p, const Instance& I, Work& w) {
   }
   return result;
 }
+
+}  // namespace
+}  // namespace fae::cpu

@@ -1,4 +1,17 @@
 // Conversions between the element types, and the exponential.
+#pragma once
+
+#include <math.h>
+#include <string.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "cpu/variant.h"
+#include "fastattnerase/math.h"
+
+namespace fae::cpu {
+namespace {
 
 inline float half_to_float(std::uint16_t h) {
   const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000u) << 16;
@@ -72,3 +85,6 @@ inline bool is_finite(double x) { return x - x == 0; }
 
 constexpr double kInf = __builtin_inf();
 constexpr double kNan = __builtin_nan("");
+
+}  // namespace
+}  // namespace fae::cpu

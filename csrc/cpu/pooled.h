@@ -4,6 +4,12 @@
 //
 // One value row read an item; sums in float64 from the tail on, relative to the largest score among
 // the survivors where scores are given; zero where no mass survives.
+#pragma once
+
+#include "cpu/instance.h"
+
+namespace fae::cpu {
+namespace {
 
 struct PooledWork {
   double* e;     // [n, H] scores or weights
@@ -98,3 +104,6 @@ inline void pooled(const PooledParams& p, std::int64_t b, char* work) {
     }
   }
 }
+
+}  // namespace
+}  // namespace fae::cpu

@@ -6,6 +6,13 @@
 //   greedy                 at each step the item whose erasure leaves the smallest margin
 //
 // Keys are float64 and rank descending, NaN first, ties by position.
+#pragma once
+
+#include "cpu/excluded.h"
+#include "cpu/scan.h"
+
+namespace fae::cpu {
+namespace {
 
 struct Work {
   SortBuffers sort;
@@ -161,3 +168,6 @@ inline void greedy_order(const SweepParams& p, const Instance& I, Work& w) {
     memmove(left + best, left + best + 1, (m - 1 - best) * sizeof *left);
   }
 }
+
+}  // namespace
+}  // namespace fae::cpu

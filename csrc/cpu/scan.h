@@ -5,6 +5,13 @@
 //
 // One random row read an item and ranking. The decision of a prefix is read off the signs of the
 // margin sums; divisions and exponentials happen only for curves.
+#pragma once
+
+#include "cpu/divergence.h"
+#include "cpu/state.h"
+
+namespace fae::cpu {
+namespace {
 
 // What a thread needs to judge one state.
 struct Judging {
@@ -118,3 +125,6 @@ inline double erased_mass(const Instance& I, const std::uint32_t* order, std::in
   for (std::int64_t j = begin; j < end; ++j) sum += I.mass[order[j]];
   return sum;
 }
+
+}  // namespace
+}  // namespace fae::cpu

@@ -6,6 +6,12 @@
 // Short lists: insertion. Others: least-significant-digit radix sort of (key, position) pairs, 8
 // bits a pass up to 4,096 items and 11 bits beyond; a digit that all keys share costs no pass.
 // Traffic: 12 bytes read and written an item and pass.
+#pragma once
+
+#include "cpu/numbers.h"
+
+namespace fae::cpu {
+namespace {
 
 struct SortBuffers {
   std::uint64_t* keys[2];       // [n], [0] holds the keys and is destroyed
@@ -78,3 +84,6 @@ inline void sort_keys(SortBuffers s, std::int64_t n) {
   by_position(n, s.positions[0]);
   sort_pairs(s, n);
 }
+
+}  // namespace
+}  // namespace fae::cpu

@@ -7,6 +7,12 @@
 // to the largest score among the survivors and are rescaled when a larger one joins.
 //
 // A head's part of a state: C sums, then mass, the sum of a_i s_{i,y}, and the largest score.
+#pragma once
+
+#include "cpu/instance.h"
+
+namespace fae::cpu {
+namespace {
 
 struct StateShape {
   std::int64_t H, C;
@@ -166,3 +172,6 @@ inline void state_logits(const StateShape& shape, const Instance& I, const doubl
   if (I.label < 0) return;
   for (std::int64_t c = 0; c < shape.C; ++c) relative[c] = logits[c] - logits[I.label];
 }
+
+}  // namespace
+}  // namespace fae::cpu

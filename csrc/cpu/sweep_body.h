@@ -1,5 +1,31 @@
-// The sweep of one instance, start to end: one body, compiled once per instruction set in its own
-// namespace (targets/), everything internal to that unit so that no wide code leaks out of it.
+// The sweep of one instance, start to end: one body, compiled once per target (targets/),
+// everything internal to that unit so that no wide code leaks out of it.
+#pragma once
+
+#include "cpu/minimal.h"
+
+#if defined(FAE_NARROW)
+#include <immintrin.h>
+
+namespace fae::cpu {
+namespace {
+// clang-format off: each uses what is above it
+#include "cpu/avx512/vectors.h"
+#include "cpu/avx512/projection.h"
+#include "cpu/avx512/network.h"
+#include "cpu/avx512/narrow.h"
+#include "cpu/avx512/scan.h"
+#include "cpu/avx512/divergence.h"
+#include "cpu/avx512/minimal.h"
+#include "cpu/avx512/single.h"
+#include "cpu/avx512/short.h"
+// clang-format on
+}  // namespace
+}  // namespace fae::cpu
+#endif
+
+namespace fae::cpu {
+namespace {
 
 struct Shared {
   Instance instance;
@@ -425,3 +451,6 @@ inline Error run(const Context& c, std::int64_t begin, std::int64_t end, char* s
   }
   return {};
 }
+
+}  // namespace
+}  // namespace fae::cpu

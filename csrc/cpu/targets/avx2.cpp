@@ -1,4 +1,3 @@
-#define FAE_ISA avx2
-#define FAE_VARIANT kAvx2
-#define FAE_VARIANT_NAME "avx2"
 #include "cpu/body.h"
+
+const fae::cpu::Variant fae::cpu::kAvx2 = fae::cpu::variant_named("avx2");

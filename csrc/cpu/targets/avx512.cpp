@@ -1,5 +1,4 @@
 #define FAE_NARROW
-#define FAE_ISA avx512
-#define FAE_VARIANT kAvx512
-#define FAE_VARIANT_NAME "avx512"
 #include "cpu/body.h"
+
+const fae::cpu::Variant fae::cpu::kAvx512 = fae::cpu::variant_named("avx512");

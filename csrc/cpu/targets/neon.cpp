@@ -1,4 +1,3 @@
-#define FAE_ISA neon
-#define FAE_VARIANT kNeon
-#define FAE_VARIANT_NAME "neon"
 #include "cpu/body.h"
+
+const fae::cpu::Variant fae::cpu::kNeon = fae::cpu::variant_named("neon");

@@ -1,4 +1,3 @@
-#define FAE_ISA plain
-#define FAE_VARIANT kPlain
-#define FAE_VARIANT_NAME "plain"
 #include "cpu/body.h"
+
+const fae::cpu::Variant fae::cpu::kPlain = fae::cpu::variant_named("plain");
