@@ -94,9 +94,11 @@ def test_a_finished_measurement_is_not_repeated(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "result.json").stat().st_mtime_ns == before
     assert (tmp_path / "run" / "ranks.csv").exists()
     assert "with another config (seed is 0 there and 1 here);" in one_line(*arguments, "--seed", 1)
-    for command in ("report", "export"):
+    lacks = {"report": "a report of this kind", "export": "what the published code wrote"}
+    for command, what in lacks.items():
         line = CliRunner().invoke(app, [command, str(tmp_path / "run")]).stderr
-        assert "holds a measurement" in line
+        assert f"holds a measurement, which lacks {what}: its" in " ".join(line.split())
+        assert "`fastattnerase erase` wrote, on the same --model" in " ".join(line.split())
         assert "its tables are ranks.csv, correlations.csv" in " ".join(line.split())
     # Interrupted before its end, it starts again.
     (tmp_path / "run" / "result.json").unlink()

@@ -32,7 +32,17 @@ def erase(
     given: Input,
     config: Annotated[
         Config,
-        Offer(only=("random_orders", "random_item", "rankings", "resamples", "seed", "backend")),
+        Offer(
+            only=(
+                "random_orders",
+                "random_item",
+                "rankings",
+                "items",
+                "resamples",
+                "seed",
+                "backend",
+            )
+        ),
     ],
     device: Device = "auto",
     name: Name = None,

@@ -28,6 +28,13 @@ def export(
     from fastattnerase.studies.serrano_smith.published_layout import export as write
     from fastattnerase.studies.serrano_smith.result import load
 
-    result = load(find_run(run))
+    result = load(find_run(run, "what the published code wrote"))
+    if result.counts.accuracy is None:
+        out.print(
+            "Note: no instance has a label, so actual_label is -1 everywhere; scripts that read it "
+            "need a run on labelled data: `fastattnerase erase` with --data FILE and "
+            "--label-column, or with labels in the file of --tensors",
+            soft_wrap=True,
+        )
     for path in write(result, out_folder or result.folder / "original"):
         out.print(str(path), soft_wrap=True)

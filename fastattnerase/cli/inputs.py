@@ -293,8 +293,13 @@ def _documents(
     return dataset, about | {"documents": len(dataset), "truncated": dataset.truncated}
 
 
-def find_run(folder: Path) -> Path:
-    """Give a run directory, or the one run that `erase` wrote into a model's folder."""
+def find_run(folder: Path, lacking: str = "a report of this kind") -> Path:
+    """Give a run directory, or the one run that `erase` wrote into a model's folder.
+
+    Args:
+        folder: What was given.
+        lacking: What a measurement does not have, for the error.
+    """
     from fastattnerase.mi.runs import KIND, TABLES
     from fastattnerase.runs.rundir import RUN, RunError, read_json
 
@@ -305,9 +310,9 @@ def find_run(folder: Path) -> Path:
     measured = measured or [path.parent for path in sorted(folder.glob(f"measure*/{RUN}"))]
     if measured and not runs:
         raise RunError(
-            f"{measured[0]} holds a measurement, which has no report of this kind: its tables are "
+            f"{measured[0]} holds a measurement, which lacks {lacking}: its tables are "
             f"{', '.join(f'{table}.csv' for table in TABLES)} in it; name a run directory that "
-            "`erase` wrote"
+            "`fastattnerase erase` wrote, on the same --model or --tensors"
         )
     names = dict.fromkeys(study.page for study in STUDIES)
     pages = [page for page in names if (folder / "report" / page).is_file()]

@@ -54,10 +54,21 @@ def descending(keys: Tensor) -> Tensor:
     return by_key[keys.isnan()[by_key].long().argsort(descending=True, stable=True)]
 
 
-def by_key(key: Callable[[Instance], Tensor]) -> Callable[[Instance, OrderContext], Tensor]:
+@dataclass(frozen=True)
+class ByKey:
+    """Makes an order of a key function; with something not finite the order is by position.
+
+    Attributes:
+        key: from an instance to ranking scores [n], the most important largest.
+    """
+
+    key: Callable[[Instance], Tensor]
+
+    def __call__(self, instance: Instance, context: OrderContext) -> Tensor:
+        """Sort by the keys."""
+        return descending(self.key(instance)) if instance.finite else instance.positions
+
+
+def by_key(key: Callable[[Instance], Tensor]) -> ByKey:
     """Make an order of a key function; with something not finite the order is by position."""
-
-    def order(instance: Instance, context: OrderContext) -> Tensor:
-        return descending(key(instance)) if instance.finite else instance.positions
-
-    return order
+    return ByKey(key)

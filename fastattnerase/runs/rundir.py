@@ -168,9 +168,9 @@ def _difference(key: str, there: Any, here: Any) -> str:
     if key != "config" or not isinstance(there, Mapping):
         return key
     options = [
-        f"{name} is {there.get(name)!r} there and {value!r} here"
-        for name, value in here.items()
-        if there.get(name) != value
+        f"{name} is {there.get(name)!r} there and {here.get(name)!r} here"
+        for name in dict.fromkeys((*here, *there))
+        if there.get(name) != here.get(name)
     ]
     return f"{key} ({'; '.join(options)})" if options else key
 

@@ -45,6 +45,9 @@ class Config:
             items. `legacy`: over the positions from the second on, as the published code does.
         rankings: Further rankings for the multi-weight test, with commas between: names that the
             engine knows, such as `greedy`, or `module:name` for a function of a module.
+        items: Whether the run gets the table `items` too, a row for each item of each instance: its
+            place and text, attention, scores, what erasing it alone does, whether it is in the
+            smallest set, and its rank in every ranking.
         never_flips: What the table `multi` says of the fraction and mass of an instance that a
             ranking never flips, where first_flip is -1. `left_out` (NaN) and `minus_one` (-1, as
             the published code) stay out of summaries and figures; `one` (1) counts as erased
@@ -70,6 +73,7 @@ class Config:
     random_orders: int = 1
     random_item: RandomItem = "different"
     rankings: tuple[str, ...] = ()
+    items: bool = False
     never_flips: NeverFlips = "left_out"
     backend: str = "auto"
     resamples: int = 1000
@@ -102,10 +106,12 @@ class Config:
         return (*PAIRS, *own)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the options as data for JSON; `rankings` only where there are some.
+        """Give the options as data for JSON; `rankings` and `items` only where they are asked for.
 
         Runs of versions that had no such option go on and open as before.
         """
         options = dataclasses.asdict(self)
-        rankings = options.pop("rankings")
-        return options | ({"rankings": list(rankings)} if rankings else {})
+        rankings, items = options.pop("rankings"), options.pop("items")
+        if rankings:
+            options["rankings"] = list(rankings)
+        return options | ({"items": True} if items else {})

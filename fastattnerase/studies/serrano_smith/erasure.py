@@ -25,6 +25,7 @@ from fastattnerase.studies.serrano_smith.config import (
     RandomItem,
 )
 from fastattnerase.studies.serrano_smith.instance_tables import ERASED, INSTANCES, MULTI, SINGLE
+from fastattnerase.studies.serrano_smith.item_table import of_items
 
 with needs("text"):
     import pyarrow as pa
@@ -55,7 +56,7 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
         first; then those of `config.rankings`) and `erased` (items erased alone: places 1, 2, -1
         and -2 of attention, 1 and 2 of gradient and product, 1 of each random order). A first flip
         of -1 means "never"; missing labels are null. `kl` is KL(erased‖original), natural
-        logarithm.
+        logarithm. Where `config.items` asks for it the table `items`, too: see `items_schema`.
 
     Source:
         Serrano and Smith 2019, equation 1 and section 5.1.
@@ -123,7 +124,8 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
         schema=INSTANCES,
     )
     alone = _Alone(w, weights, offsets, kept)
-    return {
+    tables = {"items": of_items(chunk, w, config, weights, rows)} if config.items else {}
+    return tables | {
         "instances": instances,
         "single": _single(alone, config, rows, ids),
         "multi": _multi(w, config, kept, rows, n, offsets, weights),

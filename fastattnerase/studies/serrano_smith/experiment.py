@@ -21,7 +21,7 @@ from fastattnerase.studies.serrano_smith import exhibits
 from fastattnerase.studies.serrano_smith.aggregates import aggregate
 from fastattnerase.studies.serrano_smith.config import FORMAT, KIND, Config
 from fastattnerase.studies.serrano_smith.erasure import head_bias, measure
-from fastattnerase.studies.serrano_smith.instance_tables import SCHEMAS
+from fastattnerase.studies.serrano_smith.instance_tables import schemas
 from fastattnerase.studies.serrano_smith.result import Head, Result, load
 
 with needs("text"):
@@ -108,7 +108,8 @@ def _write(
     report: Callable[[int, int], None],
 ) -> None:
     """Erase what is left of the instances, and write the tables and the result."""
-    tables = rundir.PartialTables(folder, list(SCHEMAS), state)
+    kinds = schemas(config)
+    tables = rundir.PartialTables(folder, list(kinds), state)
     done = tables.rows()
     report(done, len(source))
     pending: list[dict[str, pa.Table]] = []
@@ -121,7 +122,7 @@ def _write(
         report(done, len(source))
     if pending:
         tables.append(_concatenate(pending))
-    tables.merge(SCHEMAS)
+    tables.merge(kinds)
     shown = exhibits.choose(source, config, folder)
     found = aggregate(folder, config, _head(source), shown)
     rundir.write_json(folder / rundir.RESULT, to_json(found))
@@ -139,4 +140,4 @@ def _head(source: Source) -> Head:
 
 
 def _concatenate(parts: list[dict[str, pa.Table]]) -> dict[str, pa.Table]:
-    return {name: pa.concat_tables([part[name] for part in parts]) for name in SCHEMAS}
+    return {name: pa.concat_tables([part[name] for part in parts]) for name in parts[0]}

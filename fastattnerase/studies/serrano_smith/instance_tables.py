@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastattnerase.extras import needs
+from fastattnerase.problem import RankingKind
+from fastattnerase.rankings import resolve
+from fastattnerase.rankings.base import ByKey
+from fastattnerase.studies.serrano_smith.config import ASCENDING, SINGLE_RANKINGS, Config
 
 with needs("text"):
     import pandas as pd
@@ -79,6 +83,53 @@ MULTI = pa.schema(
 )
 # The last marks a part as complete.
 SCHEMAS = {"multi": MULTI, "single": SINGLE, "erased": ERASED, "instances": INSTANCES}
+
+
+def schemas(config: Config) -> dict[str, pa.Schema]:
+    """Give the tables of a run with their columns; the last marks a part as complete."""
+    return ({"items": items_schema(config)} if config.items else {}) | SCHEMAS
+
+
+def items_schema(config: Config) -> pa.Schema:
+    """Give the columns of the table `items`; those of rankings depend on which are compared.
+
+    `position` is the original column, `js` to `smallest` and ranks are null in instances that are
+    not finite, `smallest` where several attention heads have no exact set.
+    """
+    ranks = [f"rank_{name}" for name in (*ranked(config), "minimal")]
+    return pa.schema(
+        [
+            ("row", pa.int64()),
+            ("id", pa.int64()),
+            ("position", pa.int64()),
+            ("item", pa.string()),
+            ("weight", pa.float64()),
+            ("js", pa.float64()),
+            ("kl", pa.float64()),
+            ("drop", pa.float64()),
+            ("flip_label", pa.int64()),
+            ("smallest", pa.bool_()),
+            *((f"score_{name}", pa.float64()) for name in scored(config)),
+            *((name, pa.int64()) for name in ranks),
+        ]
+    )
+
+
+def ranked(config: Config) -> list[str]:
+    """Name the orders of a run in the order of the engine's rows; several random ones by number."""
+    draws = range(config.random_orders)
+    random = ["random"] if config.random_orders == 1 else [f"random_{draw}" for draw in draws]
+    return [*random, *SINGLE_RANKINGS, ASCENDING, *config.rankings]
+
+
+def scored(config: Config) -> list[str]:
+    """Name the rankings that sort by a number of each item: others choose step by step, or draw."""
+    return [
+        name
+        for name in (*SINGLE_RANKINGS, *config.rankings)
+        if resolve(name).kind in (None, RankingKind.ATTENTION)
+        or isinstance(resolve(name).order, ByKey)
+    ]
 
 
 def read_columns(

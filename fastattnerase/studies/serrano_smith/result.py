@@ -341,7 +341,7 @@ class Result:
     exhibits: tuple[Exhibit, ...]
 
     def table(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
-        """Read a per-instance table: `instances`, `single`, `multi` or `erased`."""
+        """Read a per-instance table: `instances`, `single`, `multi`, `erased`; `items` if asked."""
         return rundir.read_table(self.folder / f"{name}.parquet", columns)
 
     def fractions(self, column: str = "fraction") -> pd.DataFrame:
