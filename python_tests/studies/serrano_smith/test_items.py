@@ -19,6 +19,7 @@ from fastattnerase.cli.app import app
 from fastattnerase.rankings import RANKINGS, register_ranking
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk
+from fastattnerase.statistics.attention import attention_weights
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.serrano_smith.erasure import measure
@@ -70,7 +71,9 @@ def test_one_instance_by_hand(items: pd.DataFrame) -> None:
 
 def test_as_the_engine_says(items: pd.DataFrame) -> None:
     batch = batch_of(list(range(7)))
-    found = fae.sweep(batch, orders=True, logits=True, single_kl=True)  # as a run asks for it
+    ascending = -torch.from_numpy(attention_weights(batch))
+    rankings = ("random", "attention", "gradient", "product", ascending)  # as a run asks
+    found = fae.sweep(batch, rankings, orders=True, logits=True, single_kl=True)
     assert found.single is not None
     assert found.single.kl is not None
     finite = items[items["row"] < 7]
