@@ -68,10 +68,10 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file as a whole or not at all; NaN is refused."""
+def write_json(path: Path, content: Mapping[str, Any], indent: int | None = 2) -> None:
+    """Write a JSON file as a whole or not at all; NaN is refused. Without indent, in one line."""
     partial = path.with_name(path.name + ".partial")
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
     partial.write_text(text + "\n", encoding="utf-8")
     partial.replace(path)
 

@@ -89,7 +89,7 @@ def test_shades_bars_and_marks_are_the_documents() -> None:
         "--w:.50;--s1:.60;--s2:.40", "--s2:1.00", "--w:1.00;--s1:1.00;--s2:.80", "--w:.17;--s2:.60",
     ]  # fmt: skip
     assert [found["class"] for found in words(page)] == ["t gone least", "t", "t gone", "t"]
-    assert [found["title"] for found in words(page)][0] == "attention 0.3000"
+    assert words(page)[0]["title"] == "attention 0.3000"
     told = " ".join(page.text.split())
     assert (
         "bad </style>). Erasing 2 of 4 items by attention changes it to bad </style> 0.750; "

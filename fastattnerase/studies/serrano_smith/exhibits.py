@@ -1,81 +1,220 @@
-"""Documents to look at, chosen by rule."""
+"""Documents to look at, chosen by rule, with what erasing does to each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 import fastattnerase as fae
 from fastattnerase.choices import BackendName
+from fastattnerase.report.heatmap import MINIMAL, HeatMap, Order
+from fastattnerase.runs import rundir
+from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.sources import Chunk, Source
 from fastattnerase.statistics.attention import attention_weights
-from fastattnerase.studies.serrano_smith.config import Config
+from fastattnerase.studies.serrano_smith.config import SINGLE_RANKINGS, Config
 from fastattnerase.studies.serrano_smith.erasure import as_ints
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns
-from fastattnerase.studies.serrano_smith.result import Exhibit
+from fastattnerase.studies.serrano_smith.result import Exhibit, Result
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+DOCUMENTS = "documents.json"  # beside result.json; runs of earlier versions lack it
+KEPT = 60  # documents at most, where no more exhibits are asked for
 _EXHIBIT_ITEMS = 250  # longer documents are not shown
+_DIGITS = 5  # of probabilities
+
+
+@dataclass(frozen=True)
+class _Documents:
+    """What documents.json holds: those of the exhibits first."""
+
+    documents: tuple[HeatMap, ...]
 
 
 def choose(source: Source, config: Config, folder: Path) -> tuple[Exhibit, ...]:
     """Choose documents by rule, not by eye: evenly spaced in the gap of the attention ranking.
 
-    One in six at least is a document that never flips under attention, where there is one.
+    One in six at least is a document that never flips under attention, where there is one. Besides
+    the exhibits, which are returned, others by the same rule are kept in documents.json, so that
+    there are `KEPT` where the data have so many; none where no exhibits are asked for.
+
+    Args:
+        source: the instances.
+        config: of the experiment.
+        folder: the run directory, with its tables.
+
+    Returns:
+        The exhibits; empty where the source has no texts.
     """
     n = read_columns(folder, "instances", ["row", "n"])
     table = read_columns(folder, "multi", ["row", "gap", "first_flip"], "attention").merge(
         n, on="row"
     )
     table = table[table["n"] <= min(_EXHIBIT_ITEMS, 3 * table["n"].median())]
-    flips = table[table["first_flip"] > 0].sort_values(["gap", "first_flip", "row"])
-    never = table[table["first_flip"] < 0].sort_values("row")
-    still = min(len(never), -(-config.exhibits // 6))
-    moving = min(len(flips), config.exhibits - still)
-    places = np.unique(np.linspace(0, max(len(flips) - 1, 0), moving).round().astype(int))
-    rows = [*flips["row"].to_numpy()[places].tolist()] if moving else []
-    rows += never["row"].to_numpy()[:still].tolist()
-    shown: list[Exhibit] = []
+    exhibits = _evenly(table, config.exhibits)
+    # The exhibits come first; a document is kept once.
+    rows = list(dict.fromkeys(exhibits + _evenly(table, KEPT))) if config.exhibits else []
+    rows = rows[: max(KEPT, len(exhibits))]
+    kept: list[HeatMap] = []
     for chunk in source.select(rows) if rows else ():
         if chunk.texts is None:
             return ()
-        shown += _show(chunk, config, rows[len(shown) :])
-    return tuple(shown)
+        kept += _erase(chunk, config, rows[len(kept) :])
+    if kept:
+        rundir.write_json(folder / DOCUMENTS, to_json(_Documents(tuple(kept))), indent=None)
+    ids = read_columns(folder, "instances", ["row", "id"]).set_index("row")["id"]
+    return tuple(_exhibit(one, int(ids[one.row])) for one in kept[: len(exhibits)])
 
 
-def _show(chunk: Chunk, config: Config, rows: list[int]) -> Iterator[Exhibit]:
+def documents(result: Result) -> tuple[HeatMap, ...]:
+    """Read the documents that a run keeps; of an earlier version's run, what it says of exhibits.
+
+    Args:
+        result: a finished run.
+
+    Returns:
+        The documents, the exhibits first.
+
+    Raises:
+        RunError: the file is damaged.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from fastattnerase.studies.serrano_smith.exhibits import documents
+        >>> from fastattnerase.studies.serrano_smith.result import load
+        >>> [one.items for one in documents(load(Path("run")))]  # doctest: +SKIP
+    """
+    path = result.folder / DOCUMENTS
+    if path.is_file():
+        return read_record(_Documents, rundir.read_json(path), path).documents
+    if not result.exhibits:
+        return ()
+    table = result.table("instances", ["row", "probabilities"]).set_index("row")["probabilities"]
+    flips = read_columns(result.folder, "multi", ["row", "flip_label"], MINIMAL)
+    smallest = flips.set_index("row")["flip_label"]  # without rows where there is no smallest set
+    return tuple(
+        HeatMap(
+            row=one.row,
+            items=one.items,
+            weights=one.weights,
+            label=one.label,
+            probability=float(table[one.row][one.label]),
+            gold=_known(one.gold),
+            orders=(
+                # Only the items that attention erases until the decision changes were kept.
+                Order("attention", one.erased, one.first_flip, one.flip_label),
+                *(
+                    Order(MINIMAL, one.minimal, one.minimal_size, int(label))
+                    for label in smallest[smallest.index == one.row]
+                ),
+            ),
+        )
+        for one in result.exhibits
+    )
+
+
+def _evenly(table: pd.DataFrame, count: int) -> list[int]:
+    """Choose rows evenly spaced in the gap, one in six of those that never flip."""
+    flips = table[table["first_flip"] > 0].sort_values(["gap", "first_flip", "row"])
+    never = table[table["first_flip"] < 0].sort_values("row")
+    still = min(len(never), -(-count // 6))
+    moving = min(len(flips), count - still)
+    places = np.unique(np.linspace(0, max(len(flips) - 1, 0), moving).round().astype(int))
+    rows: list[int] = flips["row"].to_numpy()[places].tolist() if moving else []
+    return [*rows, *never["row"].to_numpy()[:still].tolist()]
+
+
+def _erase(chunk: Chunk, config: Config, rows: list[int]) -> Iterator[HeatMap]:
+    """Erase by every ranking, and say of each document what happens after every item."""
     batch = chunk.batch
-    texts = chunk.texts or []
-    minimal = batch.values.dim() == 2
+    minimal = batch.values.dim() == 2  # several heads have no exact minimal set
+    names = (*SINGLE_RANKINGS, *config.rankings, *((MINIMAL,) if minimal else ()), "random")
     w = fae.sweep(
         batch,
-        rankings=("attention",),
+        names,
+        curves=("decision", "logits"),
         orders=True,
         single=False,
         minimal=minimal,
+        seed=config.seed,
         backend=cast(BackendName, config.backend),
     )
-    assert w.prefixes.order is not None  # asked for
-    order = as_ints(w.prefixes.order[0])
-    smallest = None if w.minimal is None else as_ints(w.minimal.order)
+    erased = w.prefixes
+    assert erased.order is not None  # asked for
+    order, first_flip = as_ints(erased.order), as_ints(erased.first_flip)  # [R, T], [R, B]
+    flip_label = as_ints(erased.flip_label)  # [R, B]
+    if w.minimal is not None:  # the sets that the tables speak of
+        row = names.index(MINIMAL)
+        order[row], first_flip[row] = as_ints(w.minimal.order), as_ints(w.minimal.size)
+        flip_label[row] = as_ints(w.minimal.flip_label)
+    decisions = as_ints(erased.curves["decision"])  # [R, T + B]
+    sure = _probabilities(erased.curves["logits"].double().cpu().numpy())  # [R, T + B, C]
+    probabilities = erased.probabilities.double().cpu().numpy()  # [B, C]
     weights = attention_weights(batch)
-    offsets = as_ints(batch.offsets)
-    for b, items in enumerate(texts):
-        span = slice(offsets[b], offsets[b + 1])
-        flip = int(w.prefixes.first_flip[0, b])
-        size = -1 if w.minimal is None else int(w.minimal.size[b])
-        yield Exhibit(
+    offsets, points = as_ints(batch.offsets), as_ints(erased.curve_offsets)
+    for b, items in enumerate(chunk.texts or ()):
+        span, curve = slice(*offsets[b : b + 2]), slice(*points[b : b + 2])
+        label = int(erased.label[b])
+        yield HeatMap(
             row=rows[b],
-            id=int(batch.ids[b]),
             items=tuple(items),
             weights=tuple(round(float(a), 6) for a in weights[span]),
-            gold=None if chunk.gold is None else int(chunk.gold[b]),
-            label=int(w.prefixes.label[b]),
-            flip_label=int(w.prefixes.flip_label[0, b]),
-            first_flip=flip,
-            erased=() if flip < 0 else tuple(order[span][:flip].tolist()),
-            minimal_size=size,
-            minimal=() if smallest is None or size < 0 else tuple(smallest[span][:size].tolist()),
+            label=label,
+            probability=round(float(probabilities[b, label]), _DIGITS),
+            gold=None if chunk.gold is None else _known(int(chunk.gold[b])),
+            orders=tuple(
+                Order(
+                    ranking=name,
+                    items=tuple(order[r, span].tolist()),
+                    first_flip=int(first_flip[r, b]),
+                    flip_label=int(flip_label[r, b]),
+                    decisions=tuple(decisions[r, curve].tolist()),
+                    label_probabilities=_rounded(sure[r, curve, label]),
+                    decision_probabilities=_rounded(
+                        np.take_along_axis(sure[r, curve], decisions[r, curve, None], 1)[:, 0]
+                    ),
+                )
+                for r, name in enumerate(names)
+            ),
         )
+
+
+def _probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Compute the softmax over the last axis."""
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def _rounded(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple(round(float(value), _DIGITS) for value in values)
+
+
+def _known(label: int | None) -> int | None:
+    """A label of the data; -1 is none."""
+    return None if label is None or label < 0 else label
+
+
+def _exhibit(one: HeatMap, number: int) -> Exhibit:
+    """Say of a document what result.json holds."""
+    orders = {order.ranking: order for order in one.orders}
+    attention, smallest = orders["attention"], orders.get(MINIMAL)
+    return Exhibit(
+        row=one.row,
+        id=number,
+        items=one.items,
+        weights=one.weights,
+        gold=one.gold,
+        label=one.label,
+        flip_label=attention.flip_label,
+        first_flip=attention.first_flip,
+        erased=attention.items[: max(attention.first_flip, 0)],
+        minimal_size=-1 if smallest is None else smallest.first_flip,
+        minimal=() if smallest is None else smallest.items[: max(smallest.first_flip, 0)],
+    )
