@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import mimetypes
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,11 @@ def write(
 ) -> Path:
     """Fill a study's template and write the page, as a whole or not at all.
 
-    The template extends `base.html.j2`, which has the head, the style and the places of what a page
-    says: blocks `title`, `style` (rules of this page alone), `heading`, `lead`, `sections` (links),
-    `main` and `footer`. Text is escaped; a name that the content lacks is an error.
+    The template extends `base.html.j2`, which has the head, the style, light and dark, and the
+    places of what a page says: blocks `title`, `style` (rules of this page alone), `heading`,
+    `lead`, `sections` (links to the sections, which stay in sight), `main`, `footer` and `script`.
+    Text is escaped; a name that the content lacks is an error. Pictures come in with `embedded`,
+    so that the page can be sent as one file.
 
     Args:
         path: the page.
@@ -55,3 +59,24 @@ def write(
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)
     return path
+
+
+def embedded(path: Path) -> str:
+    """Give a file as an address that holds it, for `src`, or for `href` together with `download`.
+
+    Args:
+        path: a picture or a table.
+
+    Returns:
+        A `data:` address.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as tmp:
+        ...     path = Path(tmp) / "table.csv"
+        ...     _ = path.write_text("a")
+        ...     embedded(path)
+        'data:text/csv;base64,YQ=='
+    """
+    kind = mimetypes.types_map.get(path.suffix, "application/octet-stream")
+    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"

@@ -3,43 +3,13 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
+
+from report.html_page import Page
 
 from fastattnerase.report.heatmap import HeatMap, Order, render
 
 HOSTILE = ('</script><script>alert("1")</script>', "it's", "<b>&amp;", '"><img src=x>')
 CLASSES = ["bad </style>", "good"]
-
-
-class Tags(HTMLParser):
-    """Every tag with its attributes, and the text outside of style and script."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag != "input":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if not {"style", "script"} & set(self.open):
-            self.text += data
-
-    def of(self, kind: str) -> list[dict[str, str | None]]:
-        """Attributes of the elements that have a class."""
-        return [found for _, found in self.tags if kind in (found.get("class") or "").split()]
 
 
 def document(row: int = 0, items: tuple[str, ...] = HOSTILE) -> HeatMap:
@@ -60,29 +30,28 @@ def document(row: int = 0, items: tuple[str, ...] = HOSTILE) -> HeatMap:
     )  # fmt: skip
 
 
-def words(page: Tags) -> list[dict[str, str | None]]:
+def words(page: Page) -> list[dict[str, str]]:
     """The items of the documents, without those of the key."""
     return [found for found in page.of("t") if "title" in found]
 
 
 def test_texts_are_escaped_wherever_they_stand() -> None:
     html = render([document()], CLASSES, looks={"gradient": ("<i>grad</i>", "#d98200")})
-    page = Tags(html)
-    assert page.open == []
+    page = Page(html)
     for text in (*HOSTILE, CLASSES[0], "<i>grad</i>"):
         assert text in page.text
-    assert {tag for tag, _ in page.tags} == {
+    assert set(page.tags) == {
         "style", "script", "div", "p", "span", "label", "input", "button", "output", "article",
-        "strong", "select", "option", "svg", "g", "path", "text", "table", "tbody", "tr", "th",
-        "td",
+        "strong", "ul", "li", "select", "option", "svg", "g", "path", "text", "table", "tbody",
+        "tr", "th", "td",
     }  # fmt: skip
-    assert [tag for tag, _ in page.tags].count("script") == 1
-    assert not any(name.startswith("on") for _, found in page.tags for name in found)
-    assert not {"src", "href"} & {name for _, found in page.tags for name in found}
+    assert page.tags.count("script") == 1
+    page.loads_nothing()
+    assert page.links == []
 
 
 def test_shades_bars_and_marks_are_the_documents() -> None:
-    page = Tags(render([document()], CLASSES))
+    page = Page(render([document()], CLASSES))
     # Weights over the largest. Attention erases 2 and then 0: darkness 1 and 1 - 0.8 / 2; gradient
     # never flips, so that it erases all: 1, 0.8, 0.6, 0.4 in its order 1, 2, 3, 0.
     assert [found["style"] for found in words(page)] == [
@@ -90,7 +59,7 @@ def test_shades_bars_and_marks_are_the_documents() -> None:
     ]  # fmt: skip
     assert [found["class"] for found in words(page)] == ["t gone least", "t", "t gone", "t"]
     assert words(page)[0]["title"] == "attention 0.3000"
-    told = " ".join(page.text.split())
+    told = page.words()
     assert (
         "bad </style>). Erasing 2 of 4 items by attention changes it to bad </style> 0.750; "
         "1 would do." in told
@@ -101,9 +70,9 @@ def test_shades_bars_and_marks_are_the_documents() -> None:
 
 
 def test_what_the_slider_knows_and_the_curve_that_is_drawn() -> None:
-    page = Tags(render([document()], CLASSES))
+    page = Page(render([document()], CLASSES))
     [article] = page.of("fae-map")
-    known = json.loads(article["data-map"] or "")
+    known = json.loads(article["data-map"])
     assert known["classes"] == CLASSES
     assert known["label"] == 1
     assert known["orders"] == [
@@ -119,17 +88,16 @@ def test_what_the_slider_knows_and_the_curve_that_is_drawn() -> None:
 def test_documents_beyond_the_limit_are_counted() -> None:
     many = [document(row) for row in range(8)]
     one = len(render(many[:2], CLASSES)) - len(render(many[:1], CLASSES))
-    assert len(Tags(render(many, CLASSES)).of("fae-map")) == 8
-    page = Tags(render(many, CLASSES, most_bytes=2 * one))
+    assert len(Page(render(many, CLASSES)).of("fae-map")) == 8
+    page = Page(render(many, CLASSES, most_bytes=2 * one))
     assert len(page.of("fae-map")) == 2
     assert "2 of the 8 documents that are kept fit here." in page.text
 
 
 def test_little_is_known_and_little_is_shown() -> None:
     bare = HeatMap(7, ("a", "b"), (0.0, 0.0), 0, None, ())
-    page = Tags(render([bare], ["no", "yes"]))
-    assert page.open == []
-    assert "#7 no." in " ".join(page.text.split())
+    page = Page(render([bare], ["no", "yes"]))
+    assert "#7 no." in page.words()
     assert page.of("fae-curve") == []
     assert [found["style"] for found in words(page)] == ["", ""]
-    assert Tags(render([], ["no"])).open == []
+    assert Page(render([], ["no"])).of("fae-map") == []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fastattnerase.extras import needs
-from fastattnerase.report import page
+from fastattnerase.report import heatmap, page
 from fastattnerase.report.figures import inline
 from fastattnerase.report.figures import save as save_figure
 from fastattnerase.report.tables import save as save_table
@@ -21,9 +20,10 @@ from fastattnerase.studies.serrano_smith import (
     sentences,
 )
 from fastattnerase.studies.serrano_smith.config import SINGLE_RANKINGS
+from fastattnerase.studies.serrano_smith.exhibits import KEPT, documents
 from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange
-from fastattnerase.studies.serrano_smith.result import Exhibit, Result
+from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.tables import paper_tables, tables
 
 with needs("report"):
@@ -31,6 +31,9 @@ with needs("report"):
     from markupsafe import Markup
 
 PAGE = "report.html"
+MOST_BYTES = 4_000_000  # of the documents in a page, all models together
+_PANELS = 4  # models at most that the page begins with a panel for each of
+_WIDE = 1100  # pixels from which on a picture is as wide as the page
 _LABELS = {
     "fractions": "Box plots of the fraction of items erased at the first decision flip, a box for "
     "each ranking.",
@@ -111,13 +114,14 @@ def build(results: Sequence[Result], folder: Path) -> Path:
     for name, figure in paper_figures.figures(grid):
         save_figure(figure, folder / "paper" / name, kinds=("png", "pdf"))
         shown = ", ".join(paper_figures.models_of(name, grid))
-        of_paper.append((name, _CAPTIONS[name].format(models=shown)))
+        caption = _CAPTIONS[name].format(models=shown)
+        of_paper.append(_picture(folder / "paper" / f"{name}.png", caption))
     for name, figure in full_figures.figures(grid):
         save_figure(figure, folder / "figures" / name, kinds=("png", "pdf"))
-        picture = (folder / "figures" / f"{name}.png").read_bytes()
-        better.append((name, _CAPTIONS[name], base64.b64encode(picture).decode()))
-    paper_form = paper_tables(grid)
-    for place, made in (("tables", tables(results)), ("paper", paper_form)):
+        better.append(_picture(folder / "figures" / f"{name}.png", _CAPTIONS[name]))
+    medians = [picture for picture in better if picture["name"] == "figure-10-medians"]
+    paper_form, plain = paper_tables(grid), tables(results)
+    for place, made in (("tables", plain), ("paper", paper_form)):
         for name, table in made.items():
             numbers = "%.1f" if name.startswith(("table-", "figure-")) else "%.4g"
             save_table(table, folder / place / name, numbers)
@@ -132,7 +136,11 @@ def build(results: Sequence[Result], folder: Path) -> Path:
             "number": sentences.number,
             "times": sentences.times,
         },
-        models=[_model(result) for result in results],
+        models=[_model(result, MOST_BYTES // len(results)) for result in results],
+        medians=medians[0] if len(results) > _PANELS else None,
+        kept=KEPT,
+        most_bytes=MOST_BYTES,
+        files=[(name, page.embedded(folder / "tables" / f"{name}.csv")) for name in plain],
         grid=grid,
         findings=found,
         tally=tally(found),
@@ -159,8 +167,20 @@ def _shown(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     return [str(title) for title in table.columns], cells
 
 
-def _model(result: Result) -> dict[str, Any]:
+def _picture(path: Path, caption: str) -> dict[str, Any]:
+    """Embed a PNG; where its width, which stands in its head, is large, it has a row of its own."""
+    width = int.from_bytes(path.read_bytes()[16:20], "big")
+    return {
+        "name": path.stem,
+        "caption": caption,
+        "picture": page.embedded(path),
+        "wide": width > _WIDE,
+    }
+
+
+def _model(result: Result, most_bytes: int) -> dict[str, Any]:
     name = result.run.name
+    shown = documents(result)
     return {
         "name": name,
         "run": result.run,
@@ -176,7 +196,19 @@ def _model(result: Result) -> dict[str, Any]:
             figure: Markup(inline(figures.panel(draw, result), f"{name}: {_LABELS[figure]}"))
             for figure, draw in figures.FIGURES.items()
         },
-        "exhibits": [_exhibit(exhibit, result) for exhibit in result.exhibits],
+        "documents": len(shown),
+        # It escapes what it is given.
+        "heat": Markup(
+            heatmap.render(
+                shown,
+                result.run.classes,
+                looks={r: (look.name, look.colour) for r, look in figures.looks(result).items()},
+                sentences=result.run.source.get("item") == "sentences",
+                a_page=max(result.run.config.exhibits, 1),
+                most_bytes=most_bytes,
+                assets=False,
+            )
+        ),
         "settings": _flatten(
             {
                 "config": result.run.config.to_dict(),
@@ -185,35 +217,6 @@ def _model(result: Result) -> dict[str, Any]:
                 "machine": result.run.machine,
             }
         ),
-    }
-
-
-def _exhibit(exhibit: Exhibit, result: Result) -> dict[str, Any]:
-    classes = result.run.classes
-    strongest = max(exhibit.weights, default=0.0)
-    erased, minimal = set(exhibit.erased), set(exhibit.minimal)
-
-    def name(label: int | None) -> str | None:
-        return None if label is None or label < 0 else classes[label]
-
-    return {
-        "first_flip": exhibit.first_flip,
-        "minimal_size": exhibit.minimal_size,
-        "size": len(exhibit.items),
-        "gold_name": name(exhibit.gold),
-        "label_name": name(exhibit.label),
-        "flip_name": name(exhibit.flip_label),
-        "spans": [
-            {
-                "text": text,
-                "weight": weight,
-                # Darkness of the background; 0.8 keeps black text readable on the darkest.
-                "shade": round(0.8 * weight / strongest, 3) if strongest > 0 else 0.0,
-                "erased": place in erased,
-                "minimal": place in minimal,
-            }
-            for place, (text, weight) in enumerate(zip(exhibit.items, exhibit.weights, strict=True))
-        ],
     }
 
 

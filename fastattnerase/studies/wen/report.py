@@ -76,9 +76,13 @@ def build(workspace: Wen, folder: Path) -> Path:
         "wen.html.j2",
         claims=[_claim(claim) for claim in found],
         chance=CHANCE_RULE,
-        tables=[_shown(layout, frame, titles) for layout, frame in written if layout.shown],
-        figures=[item for item in drawn if not item[0].startswith("curves-")],
-        curves=[(name, f"Information by rank: {titles[name[7:]]}, first seed.")
+        tables=[
+            _shown(layout, frame, titles)
+            | {"csv": page.embedded(folder / "tables" / f"{layout.name}.csv")}
+            for layout, frame in written if layout.shown
+        ],
+        figures=[_picture(folder, *item) for item in drawn if not item[0].startswith("curves-")],
+        curves=[_picture(folder, name, f"Information by rank: {titles[name[7:]]}, first seed.")
                 for name, _ in drawn if name.startswith("curves-")],
         data=list(map(_data, data.values())),
         points=POINTS,
@@ -103,6 +107,12 @@ def _write_tables(
         if layout.printed:
             printed = _printed(frame, layout.printed, titles)
             (folder / f"{layout.name}.tex").write_text(latex(printed, "%.3f"), encoding="utf-8")
+
+
+def _picture(folder: Path, name: str, caption: str) -> dict[str, str]:
+    """Embed a figure, so that the page can be sent as one file."""
+    picture = page.embedded(folder / "figures" / f"{name}.png")
+    return {"caption": caption, "picture": picture}
 
 
 def _data(about: PreparedData) -> dict[str, Any]:
