@@ -621,7 +621,7 @@ def test_an_ascii_terminal_gets_escapes(trained: Path, tmp_path: Path) -> None:
     )
     text = result.stdout.decode("ascii")
     assert "film \\u2603" in text
-    assert "Attn \\xd7 grad" in text
+    assert "\\xd7" in text  # the multiple of the smallest set
 
 
 def test_two_quick_interrupts_end_with_one_line() -> None:

@@ -230,7 +230,8 @@ def model_source(
         }
         | about,
     )
-    return source, loaded.metadata.get("name") or folder.name
+    name = loaded.metadata.get("name") or folder.name
+    return source, name if data is None else f"{name}, applied to {stem(data)}"
 
 
 _CHANGED = (

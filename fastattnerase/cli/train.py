@@ -117,6 +117,7 @@ def train_and_save(
     from fastattnerase.models.storage import require_writable
     from fastattnerase.runs.lock import alone
     from fastattnerase.runs.rundir import provenance
+    from fastattnerase.statistics.shares import accuracy_beside, hardly_better, majority
 
     require_writable(folder)
     if data.vectors is not None and not Path(data.vectors).is_file():
@@ -164,6 +165,7 @@ def train_and_save(
     if trained.resumed_epochs:
         out.print(f"went on after {counted(trained.resumed_epochs, 'finished epoch')}")
     tested = evaluate(model, prepared.test) if len(prepared.test) else None
+    chance = {split: majority(getattr(prepared, split).sizes.labels) for split in ("dev", "test")}
     save_model(
         folder,
         model,
@@ -174,7 +176,9 @@ def train_and_save(
         metadata={
             "name": name,
             "dev_accuracy": trained.dev_accuracy,
+            "dev_majority": chance["dev"],
             "test_accuracy": None if tested is None else tested.accuracy,
+            "test_majority": chance["test"],
             "best_epoch": trained.best_epoch,
             "epochs": len(trained.history),
             "documents": {
@@ -190,7 +194,15 @@ def train_and_save(
         }
         | provenance(),
     )
-    accuracy = f"dev accuracy {trained.dev_accuracy:.3f} (epoch {trained.best_epoch})"
+    accuracy = accuracy_beside("dev", trained.dev_accuracy, chance["dev"])
+    accuracy += f" in epoch {trained.best_epoch}"
+    judged, of = (trained.dev_accuracy, "dev") if tested is None else (tested.accuracy, "test")
     if tested is not None:
-        accuracy += f", test accuracy {tested.accuracy:.3f}"
+        accuracy += f", {accuracy_beside('test', tested.accuracy, chance['test'])}"
     out.print(f"{name}: {accuracy}; saved in {folder}", soft_wrap=True)
+    if hardly_better(judged, chance[of]):
+        out.print(
+            "Note: this is hardly better than deciding the most frequent class always, so there "
+            "is little that attention could explain",
+            soft_wrap=True,
+        )

@@ -13,6 +13,7 @@ from fastattnerase.extras import needs
 from fastattnerase.runs.progress import Report, silent
 from fastattnerase.statistics.bootstrap import Bootstrap
 from fastattnerase.statistics.paired import compare
+from fastattnerase.statistics.shares import majority
 from fastattnerase.studies.serrano_smith.config import (
     CELLS,
     EXCLUSIONS,
@@ -141,7 +142,7 @@ def _counts(folder: Path, flips: dict[str, Ints], smallest: pd.Series[float]) ->
             },
             flip_under_all=int(changed.all(axis=0).sum()),
         ),
-        majority=None if known.empty else float(known["gold"].value_counts(normalize=True).max()),
+        majority=majority(known["gold"]),
     )
 
 

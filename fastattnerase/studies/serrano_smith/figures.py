@@ -25,7 +25,7 @@ NAMES = {
     "random": "Random",
     "attention": "Attention",
     "gradient": "Gradient",
-    "product": "Attn × grad",
+    "product": "Product",
     "minimal": "Smallest set",
 }
 # Okabe and Ito's colours, told apart with any colour vision; black for the optimum.

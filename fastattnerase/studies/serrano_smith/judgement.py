@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from fastattnerase.statistics.shares import hardly_better
 from fastattnerase.studies.serrano_smith.result import Result
 
 # Bounds of the median of first flip over smallest set, where never flipping counts as infinitely
@@ -15,8 +16,6 @@ GOOD, FAIR = 1.1, 2.0
 CHANCE = 0.05  # of the sign test against a random order
 # More decisions than this that are not the model's own are no rounding, also in half precision.
 DISAGREEMENT = 0.01
-# At most so much of the way from the majority class to all right is no better than chance.
-SKILL = 0.1
 _CONSTANT = 1e-12  # mean divergence of attention from even weights
 
 Grade = Literal[
@@ -129,7 +128,4 @@ def only_decision(result: Result) -> int | None:
 
 def at_chance(result: Result) -> bool:
     """Say whether the model is hardly better than deciding the most frequent label always."""
-    accuracy, majority = result.counts.accuracy, result.counts.majority
-    if accuracy is None or majority is None:
-        return False
-    return accuracy - majority <= SKILL * (1 - majority) + 1e-9  # 55 % of two even classes, too
+    return hardly_better(result.counts.accuracy, result.counts.majority)

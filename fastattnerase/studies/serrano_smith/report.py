@@ -53,7 +53,7 @@ _CAPTIONS = {
     "figure-10": "Figure 10: fraction erased at the first flip, all models.",
     "figure-11": "Figure 11: attention mass erased at the first flip, all models.",
     "figure-12": "Figure 12: as figure 9, for the item with the largest gradient.",
-    "figure-13": "Figure 13: as figure 9, for the item with the largest attention times gradient.",
+    "figure-13": "Figure 13: as figure 9, for the item with the largest product of the two.",
     "figure-03-density": "For figures 3 and 7: all instances as density; median and quartiles of "
     "ΔJS along Δα.",
     "figure-04-shares": "For figures 4 and 8: share of negative ΔJS along Δα, with 95 % intervals; "

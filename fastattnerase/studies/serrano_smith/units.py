@@ -30,6 +30,7 @@ from fastattnerase.runs import rundir
 from fastattnerase.runs.undrawn import Reporting
 from fastattnerase.runs.workspace import Report, Unit, Workspace
 from fastattnerase.sources import ModelSource
+from fastattnerase.statistics.shares import accuracy_beside, majority
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.result import Result, load
 from fastattnerase.studies.serrano_smith.rows import write_rows
@@ -130,7 +131,7 @@ class SerranoSmith(Workspace):
     def describe(self, numbers: Mapping[str, Any]) -> str:
         """Say what a finished unit found, in a few words."""
         if "test_accuracy" in numbers:
-            return f"test accuracy {numbers['test_accuracy']:.3f}"
+            return accuracy_beside("test", numbers["test_accuracy"], numbers.get("test_majority"))
         if "documents" in numbers:
             sizes = numbers["documents"]
             return f"{sizes['train']:,} train, {sizes['dev']:,} dev, {sizes['test']:,} test"
@@ -304,6 +305,7 @@ class SerranoSmith(Workspace):
         numbers = {
             "dev_accuracy": trained.dev_accuracy,
             "test_accuracy": tested.accuracy,
+            "test_majority": majority(tested.labels.numpy()),
             "best_epoch": trained.best_epoch,
             "epochs": len(trained.history),
         }
@@ -372,6 +374,7 @@ class SerranoSmith(Workspace):
             "instances": counts.instances,
             "analysed": counts.analysed,
             "accuracy": counts.accuracy,
+            "majority": counts.majority,
         }
 
     # --- report ----------------------------------------------------------------------------------

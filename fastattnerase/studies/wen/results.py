@@ -10,6 +10,7 @@ from typing import Any
 
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import RESULT
+from fastattnerase.statistics.shares import accuracy_beside
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class CellResult:
         attention: How concentrated attention is; None where the weights are given.
         divergence: How different an adversary is from the normal model.
         strength: λ of an adversary.
+        majority: Share of the most frequent class of the test documents; None in older files.
         seconds: Time that the cell took; the file holds it beside these numbers.
     """
 
@@ -91,13 +93,14 @@ class CellResult:
     attention: AttentionShape | None = None
     divergence: Divergence | None = None
     strength: float | None = None
+    majority: float | None = None
     seconds: float = math.nan
 
     def to_json(self) -> dict[str, Any]:
         """Give the numbers of the file; what an ordinary model lacks is left out."""
         content: dict[str, Any] = to_json(self)
         del content["seconds"]
-        for name in ("attention", "divergence", "strength"):
+        for name in ("attention", "divergence", "strength", "majority"):
             if content[name] is None:
                 del content[name]
         return content
@@ -152,7 +155,7 @@ def describe(numbers: Mapping[str, Any]) -> str:
         'test accuracy 0.812'
     """
     if "about" not in numbers:
-        return f"test accuracy {numbers['accuracy']:.3f}"
+        return accuracy_beside("test", numbers["accuracy"], numbers.get("majority"))
     about = read_record(DataResult, numbers, Path(RESULT)).about
     used = ", ".join(f"{sum(n.values()):,} {split}" for split, n in about.documents.items())
     unused = ", ".join(f"{n:,} {why}" for why, n in about.left_out.items())

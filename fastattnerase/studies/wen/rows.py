@@ -336,6 +336,7 @@ class AccuracyRow:
         accuracy: Mean test accuracy.
         lowest: Lowest test accuracy.
         reached: Number of seeds with the accuracy that is needed.
+        majority: Share of the most frequent class of the test documents; NaN where unknown.
     """
 
     dataset: str
@@ -343,6 +344,7 @@ class AccuracyRow:
     accuracy: float
     lowest: float
     reached: int
+    majority: float = math.nan
 
     @property
     def paper(self) -> paper.DataSet:

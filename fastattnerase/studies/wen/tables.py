@@ -355,7 +355,10 @@ def _accuracy(grid: Sequence[Measured]) -> list[AccuracyRow]:
     for dataset, group in grouped(best, lambda row: row.cell.dataset).items():
         accuracies = [row.accuracy for row in group]
         reached = sum(accuracy >= data_set(dataset).needed for accuracy in accuracies)
-        rows.append(AccuracyRow(dataset, len(group), mean(accuracies), min(accuracies), reached))
+        known = [row.result.majority for row in group if row.result.majority is not None]
+        row = AccuracyRow(dataset, len(group), mean(accuracies), min(accuracies), reached)
+        # All seeds have the same test documents.
+        rows.append(dataclasses.replace(row, majority=known[0]) if known else row)
     return rows
 
 

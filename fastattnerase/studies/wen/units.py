@@ -33,6 +33,7 @@ from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.undrawn import Reporting
 from fastattnerase.runs.workspace import MANIFEST, Record, Report, Unit, Workspace
 from fastattnerase.sources import ModelSource
+from fastattnerase.statistics.shares import majority
 from fastattnerase.studies.wen import models
 from fastattnerase.studies.wen.options import (
     ADVERSARY_SEED,
@@ -285,6 +286,7 @@ class Wen(Workspace):
             epochs=len(trained.history),
             documents={split: len(getattr(prepared, split)) for split in ("train", "dev", "test")},
             vectors_found=prepared.vectors_found,
+            majority=majority(tested.labels.numpy()),
             measurements={
                 name: self._measure(cell, name, measured, prepared, folder)
                 for name, measured in self._measured(cell, model, prepared)

@@ -145,7 +145,7 @@ def test_no_legend_covers_a_curve(results: list[Result]) -> None:
         assert all(axes.get_legend() is None for axes in figure.axes), name
     [legend] = panel(FIGURES["gaps"], results[0]).legends
     assert [text.get_text() for text in legend.get_texts()] == [
-        "Random", "Attention", "Gradient", "Attn × grad",
+        "Random", "Attention", "Gradient", "Product",
     ]  # fmt: skip
 
 
