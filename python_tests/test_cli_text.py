@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,41 @@ def test_missing_columns_and_labels_say_which_options_mend_them(
     for file in (gaps, write(tmp_path / "other.csv", ["0", "7"])):
         line = error("erase", "--model", trained, "--data", file)
         assert line.endswith("; rows without labels are read with --unlabelled")
+
+
+def test_a_model_finds_its_data_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    monkeypatch.chdir(here)
+    data = write(Path("x.csv"), ["0", "1"] * 30)
+    invoke("train", "--data", data, *TINY, "--out", "model")
+    saved = json.loads(Path("model/model.json").read_text())
+    assert saved["data"]["path"] == "x.csv"
+    assert saved["metadata"]["data_files"] == {"path": str(here / "x.csv")}
+    erase = ("erase", "--resamples", "10", "--device", "cpu", "--model")
+    invoke(*erase, "model")
+    run = json.loads(Path("model/erase/run.json").read_text())
+    monkeypatch.chdir(there)
+    invoke(*erase, here / "model", "--out", "run")
+    assert json.loads(Path("run/run.json").read_text())["source"] == run["source"]
+    # Copied with its data, and the original gone.
+    shutil.copytree(here / "model", "model")
+    (here / "x.csv").rename("x.csv")
+    invoke(*erase, "model", "--out", "again")
+    Path("x.csv").unlink()
+    assert error(*erase, "model") == (
+        f"error: {here / 'x.csv'}: no such file; it is the training data of the model in model, "
+        "whose test split is read; restore it, or give a file as --data"
+    )
+
+
+def test_more_epochs_go_on(tmp_path: Path) -> None:
+    data = write(tmp_path / "x.csv", ["0", "1"] * 30)
+    train = ("train", "--data", data, *TINY, "--out", tmp_path / "model", "--epochs")
+    invoke(*train, 2)
+    assert "went on after 2 finished epochs" in invoke(*train, 3).stdout
+    saved = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert (saved["train"]["epochs"], saved["metadata"]["epochs"]) == (3, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +17,7 @@ from fastattnerase.fields import one_of
 from fastattnerase.studies import STUDIES
 
 if TYPE_CHECKING:
-    from fastattnerase.data import Dataset
+    from fastattnerase.data import DataConfig, Dataset
     from fastattnerase.models import LoadedModel
     from fastattnerase.sources import Source
 
@@ -234,6 +234,34 @@ def model_source(
     return source, name if data is None else f"{name}, applied to {stem(data)}"
 
 
+DATA_FILES = ("path", "train", "dev", "test")  # fields of `DataConfig`
+
+
+def _data_of(loaded: LoadedModel, folder: Path) -> DataConfig:
+    """Give the data that a model was trained on, where its files are now.
+
+    Raises:
+        RunError: a file is missing.
+    """
+    from fastattnerase.runs.rundir import RunError
+
+    data, places = loaded.data_config, loaded.metadata.get("data_files")
+    for field in DATA_FILES:
+        given = getattr(data, field)
+        if given is None:
+            continue
+        # The file itself, or one where a model that was copied with its data would find it.
+        known = [places[field]] if isinstance(places, dict) and field in places else []
+        found = [file for file in (*known, given) if Path(file).exists()]
+        if not found:
+            raise RunError(
+                f"{(*known, given)[0]}: no such file; it is the training data of the model in "
+                f"{folder}, whose test split is read; restore it, or give a file as --data"
+            )
+        data = replace(data, **{field: found[0]})
+    return data
+
+
 _CHANGED = (
     "the data file is not the one the model was trained on; restore it, train again, or give a "
     "file as --data"
@@ -255,7 +283,7 @@ def _documents(
     trained = loaded.data_config
     about: dict[str, Any]
     if data is None:
-        corpus = load_corpus(trained)
+        corpus = load_corpus(_data_of(loaded, folder))
         if corpus.classes != loaded.classes:
             raise RunError(
                 f"{folder}: {_CHANGED}; its labels were {', '.join(loaded.classes)} and are now "

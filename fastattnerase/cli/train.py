@@ -10,6 +10,7 @@ import typer
 
 from fastattnerase.cli.console import UsageError, counted, err, out, progress
 from fastattnerase.cli.inputs import (
+    DATA_FILES,
     Device,
     Name,
     Out,
@@ -25,7 +26,6 @@ from fastattnerase.data.config import DataConfig
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.train_config import TrainConfig, jain_wallace_training
 
-_FILES = ("path", "train", "dev", "test")
 _OTHER_LABEL = "with --classes, rows that have none of the labels it names are left out"
 _RECIPES = ("serrano-smith", "jain-wallace")
 
@@ -39,12 +39,12 @@ def train(
         DataConfig,
         Offer(
             only=(
-                *_FILES,
+                *DATA_FILES,
                 *("text_column", "label_column", "classes", "split_column", "fractions", "seed"),
                 *("min_count", "max_tokens", "vectors"),
             ),
             names={"path": "data", "seed": "split_seed"},
-            paths=(*_FILES, "vectors"),
+            paths=(*DATA_FILES, "vectors"),
         ),
     ],
     model: Annotated[
@@ -190,6 +190,12 @@ def train_and_save(
             "test_documents_hash": prepared.test.digest(),
             "dropped": corpus.dropped,
             "notices": notices,
+            # `data` has the files as they were given, for another folder these.
+            "data_files": {
+                field: str(Path(file).absolute())
+                for field in DATA_FILES
+                if (file := getattr(data, field)) is not None
+            },
             "device": device,
         }
         | provenance(),

@@ -58,6 +58,14 @@ class State:
     def best(self) -> EpochRecord | None:
         return self.history[self.best_epoch - 1] if self.best_epoch else None
 
+    def since(self, config: TrainConfig) -> int:
+        """Count the epochs since the best one."""
+        return len(self.history) - max(self.best_epoch, config.first_epoch - 1)
+
+    def stops(self, config: TrainConfig) -> bool:
+        """Whether the training ends with the epochs that are done."""
+        return len(self.history) >= config.epochs or self.since(config) >= config.patience
+
 
 class Checkpoint:
     """What a training needs to go on: a JSON file that names files of tensors.
@@ -72,8 +80,13 @@ class Checkpoint:
     def _tensors(self, epoch: int) -> Path:
         return self.directory / f"epoch-{epoch:04d}.safetensors"
 
-    def load(self, model: AttentionClassifier, optimiser: torch.optim.Optimizer) -> State | None:
-        """Take up where the directory's training stands; None where there is none."""
+    def load(
+        self, model: AttentionClassifier, optimiser: torch.optim.Optimizer, config: TrainConfig
+    ) -> State | None:
+        """Take up where the directory's training stands; None where there is none.
+
+        A finished training goes on where `config` has more epochs or more patience.
+        """
         path = self.directory / _PROGRESS
         if not path.exists():
             return None
@@ -94,8 +107,17 @@ class Checkpoint:
                 f"{path} is damaged: {error!r}; delete {self.directory} to train anew"
             ) from error
         self._require_same(identity)
+        epoch = len(state.history)
+        if state.finished and not state.stops(config):
+            if not self._tensors(epoch).exists():
+                raise ModelError(
+                    f"{self.directory} holds a finished training of which epoch {epoch}, the last "
+                    "one, is not kept, for it was out of patience or is of an older version. "
+                    "Choose another directory, or delete this one to train anew"
+                )
+            state.finished = False
         if not state.finished:
-            self._restore(len(state.history), model, optimiser)
+            self._restore(epoch, model, optimiser)
         return state
 
     def _restore(
@@ -111,6 +133,15 @@ class Checkpoint:
             ) from error
 
     def _require_same(self, found: dict[str, Any]) -> None:
+        wanted, before = self.identity["train"], found.get("train")
+        if isinstance(before, dict):
+            # What had fewer epochs, or less patience, has begun as it would have with more.
+            grown = {
+                name: wanted[name]
+                for name in ("epochs", "patience")
+                if isinstance(before.get(name), int) and before[name] < wanted[name]
+            }
+            found = found | {"train": before | grown}
         differences = list(_differences(found, self.identity))
         if differences:
             raise ModelError(
@@ -120,9 +151,13 @@ class Checkpoint:
             )
 
     def save(
-        self, model: AttentionClassifier, optimiser: torch.optim.Optimizer, state: State
+        self,
+        model: AttentionClassifier,
+        optimiser: torch.optim.Optimizer,
+        state: State,
+        config: TrainConfig,
     ) -> None:
-        """Keep the epoch that has just ended."""
+        """Keep the epoch that has just ended, and the best one."""
         epoch = len(state.history)
         write_tensors(self._tensors(epoch), _capture(model, optimiser))
         values = {
@@ -136,7 +171,7 @@ class Checkpoint:
         }
         write_json(self.directory / _PROGRESS, values)
         needed = {self._tensors(state.best_epoch)}
-        if not state.finished:
+        if state.since(config) < config.patience:  # more epochs may be asked for later
             needed.add(self._tensors(epoch))
         # Older epochs, and what a killed process had half written.
         for path in self.directory.glob("*.safetensors*"):

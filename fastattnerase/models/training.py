@@ -66,8 +66,10 @@ def train(
 
     After every epoch the folder `checkpoint` in `directory` holds all that the next one needs. The
     same call after an interruption, at any moment, goes on from there and ends with the numbers of
-    an uninterrupted run; after a finished training it loads the result. Batches and dropout of an
-    epoch depend on the seed and the epoch's number alone. The random state is left as found.
+    an uninterrupted run; after a finished training it loads the result. With more `epochs` than
+    before a training goes on, to the numbers of one with so many from the start; one that was out
+    of patience needs none. Batches and dropout of an epoch depend on the seed and the epoch's
+    number alone. The random state is left as found.
     Parameters that require no gradient stay as they are.
 
     Args:
@@ -114,14 +116,14 @@ def train(
     require_writable(checkpoint.directory)
     optimiser = _optimiser(model, config)
     loss_of = Loss(train, model.num_classes, config, objective, device)
-    state = checkpoint.load(model, optimiser) or State(config.learning_rate)
+    state = checkpoint.load(model, optimiser, config) or State(config.learning_rate)
     resumed = len(state.history)
     bars = _Bars(progress, config.epochs, len(train), resumed)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), bars:
         while not state.finished:
             _train_epoch(model, optimiser, loss_of, train, dev, config, state, bars)
-            checkpoint.save(model, optimiser, state)
+            checkpoint.save(model, optimiser, state, config)
     checkpoint.load_best(model, state)
     model.eval()
     accuracy = state.history[state.best_epoch - 1].dev_accuracy
@@ -213,8 +215,7 @@ def _train_epoch(
         if state.waited > config.lr_patience:
             state.learning_rate *= config.lr_factor
             state.waited = 0
-    since = epoch - max(state.best_epoch, config.first_epoch - 1)
-    state.finished = epoch >= config.epochs or since >= config.patience
+    state.finished = state.stops(config)
     bars.end_epoch(record, state.best)
 
 

@@ -173,7 +173,9 @@ def test_a_finished_training_is_loaded(
     model = build_model(MODEL, vocabulary, 2)
     first = train(model, *data, CONFIG, tmp_path)
     files = sorted(path.name for path in (tmp_path / "checkpoint").iterdir())
-    assert files == [f"epoch-{first.best_epoch:04d}.safetensors", "progress.json"]
+    # The best epoch, and the last one for more epochs.
+    kept = {f"epoch-{epoch:04d}.safetensors" for epoch in (first.best_epoch, len(first.history))}
+    assert files == [*sorted(kept), "progress.json"]
     monkeypatch.setattr(training, "_train_epoch", None)
     again = build_model(MODEL, vocabulary, 2)
     second = train(again, *data, CONFIG, tmp_path)
@@ -181,6 +183,47 @@ def test_a_finished_training_is_loaded(
     assert second.history == first.history
     assert second.resumed_epochs == len(first.history)
     assert torch.equal(weights(again), weights(model))
+
+
+@pytest.mark.parametrize("between", [1, 3])
+def test_more_epochs_end_with_the_numbers_of_so_many_from_the_start(
+    between: int, vocabulary: Vocabulary, data: tuple[Dataset, Dataset], tmp_path: Path
+) -> None:
+    config = replace(CONFIG, epochs=5, patience=5)
+    whole = build_model(MODEL, vocabulary, 2)
+    wanted = train(whole, *data, config, tmp_path / "whole")
+    assert len(wanted.history) == 5
+    for epochs in (between, 5):
+        model = build_model(MODEL, vocabulary, 2)
+        # Jain & Wallace's patience is as long as the training.
+        shorter = replace(config, epochs=epochs, patience=epochs)
+        found = train(model, *data, shorter, tmp_path / "parts")
+    assert found.resumed_epochs == between
+    assert numbers(found) == numbers(wanted)
+    assert torch.equal(weights(model), weights(whole))
+    with pytest.raises(ModelError, match=r"train\.epochs is 5 there and 4 here"):
+        train(
+            build_model(MODEL, vocabulary, 2), *data, replace(config, epochs=4), tmp_path / "parts"
+        )
+
+
+def test_more_epochs_of_a_training_out_of_patience(
+    vocabulary: Vocabulary,
+    data: tuple[Dataset, Dataset],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def judged(model: AttentionClassifier, dataset: Dataset) -> Evaluation:
+        return Evaluation(0.5, 1.0, *[torch.zeros(0)] * 3)  # never better than the first
+
+    monkeypatch.setattr(training, "evaluate", judged)
+    config = replace(CONFIG, epochs=5, patience=2)
+    first = train(build_model(MODEL, vocabulary, 2), *data, config, tmp_path)
+    assert len(first.history) == 3
+    more = replace(config, epochs=50)
+    assert train(build_model(MODEL, vocabulary, 2), *data, more, tmp_path).history == first.history
+    with pytest.raises(ModelError, match="epoch 3, the last one, is not kept"):
+        train(build_model(MODEL, vocabulary, 2), *data, replace(more, patience=3), tmp_path)
 
 
 def test_the_learning_rate_halves_and_training_stops_early(
