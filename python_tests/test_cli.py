@@ -629,7 +629,7 @@ def test_two_quick_interrupts_end_with_one_line() -> None:
     code = """
 import os, signal, sys
 import typer
-from fastattnerase.cli import console
+from fastattnerase.cli import console, interrupts
 
 def press():
     os.kill(os.getpid(), signal.SIGINT)
@@ -638,7 +638,7 @@ def print_(*arguments, **options):
     press()
     real(*arguments, **options)
 
-console.prepare()
+interrupts.handle()
 real, console.err.print = console.err.print, print_
 try:
     with console.one_line_errors():

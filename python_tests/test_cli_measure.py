@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
 from fastattnerase import AttentionBatch, mi
@@ -209,12 +209,38 @@ class TestMistakes:
         assert "all 60 instances fall into one output cluster" in line
         assert "check that the model is trained" in line
 
-    def test_a_state_that_is_not_finite(self, tmp_path: Path) -> None:
-        values = torch.ones(300, 3)
-        values[7, 1] = float("nan")
-        line = self.refuse(tmp_path, *SMALL, values=values)
-        assert "instance 1 has a hidden state at position 2 that is not finite" in line
-        assert "mask the item" in line
+
+def test_an_instance_that_is_not_finite_is_left_out_and_counted(tmp_path: Path) -> None:
+    values = load_file(layer(tmp_path / "x.safetensors"))["values"]
+    values[7, 1] = float("nan")
+    file = layer(tmp_path / "layer.safetensors", values=values)
+    result = invoke("--tensors", file, *SMALL, "--out", tmp_path / "run")
+    assert "layer: 59 of 60 instances, 4 ranks" in result.stdout
+    note = "Note: left out: 1 instance has a state, score, weight or logit that is not finite"
+    assert f"{note}, the first is number 1" in result.stdout
+    summary = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (summary["instances"], summary["used"], summary["not_finite"]) == (60, 59, 1)
+    rows = pd.read_csv(tmp_path / "run" / "instances.csv")["row"].tolist()
+    assert rows == [0, *range(2, 60)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "way"),
+    [
+        (("--ranks", 1), "give a larger ranks (--ranks)"),
+        (("--max-ranks", 1), "give a larger max_ranks (--max-ranks)"),
+        (("--weight-threshold", 0.3), "lower weight_threshold or weight_share (--weight-thresh"),
+    ],
+)
+def test_which_option_gives_a_second_rank(
+    arguments: tuple[str, object], way: str, tmp_path: Path
+) -> None:
+    # Weights are 0.52, 0.19, 0.12, 0.07 and 0.04 and more, in every instance.
+    file = layer(tmp_path / "layer.safetensors")
+    result = invoke(
+        "--tensors", file, *arguments, "--clusters", 5, "--shuffles", 20, "--out", tmp_path / "run"
+    )
+    assert f"Note: one rank is measured, and a correlation needs 2: {way}" in result.stdout
 
 
 def test_the_batch_of_the_fixture_is_what_it_says(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fastattnerase.cli.app import app
+from fastattnerase.fields import documentation
+from fastattnerase.models import ATTENTIONS, ENCODERS, KINDS, MECHANISMS, ModelConfig
 
 
 def invoke(*arguments: object, code: int = 0) -> Result:
@@ -75,13 +77,26 @@ def test_train_and_erase(
     ("arguments", "message"),
     [
         (("--training", "fast"), "--training: given 'fast', needed serrano-smith or jain-wallace"),
-        (("--mechanism", "max"), "mechanism: given 'max', needed gumbel, softmax"),
-        (("--attention", "loud"), "attention: given 'loud', needed additive, deep, dot"),
-        (("--head", "tree"), "head: given 'tree', needed softmax or sigmoid"),
+        (("--model", "tree"), "--model: given 'tree', needed flan, han or sequence"),
+        (("--encoder", "lstm"), "--encoder: given 'lstm', needed bilstm, cnn, conv, mlp, noenc"),
+        (("--mechanism", "max"), "--mechanism: given 'max', needed gumbel, softmax"),
+        (("--attention", "loud"), "--attention: given 'loud', needed additive, deep, dot"),
+        (("--head", "tree"), "--head: given 'tree', needed softmax or sigmoid"),
     ],
 )
-def test_unknown_names(
-    arguments: tuple[str, str], message: str, reviews: Path, tmp_path: Path
+def test_unknown_names_are_refused_before_the_data_are_read(
+    arguments: tuple[str, str], message: str, tmp_path: Path
 ) -> None:
-    result = invoke("train", "--data", reviews, "--out", tmp_path / "m", *arguments, code=2)
+    result = invoke("train", "--data", tmp_path / "absent.csv", *arguments, code=2)
     assert message in " ".join(result.stderr.split())
+
+
+def test_the_help_names_every_part() -> None:
+    texts = documentation(ModelConfig)
+    for field, parts in (
+        ("kind", KINDS),
+        ("encoder", ENCODERS),
+        ("attention", ATTENTIONS),
+        ("mechanism", MECHANISMS),
+    ):
+        assert {name for name in parts if f"`{name}`" not in texts[field]} == set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import torch
 
 import fastattnerase as fae
 from fastattnerase.data import DataConfig, Example, Vocabulary, encode
+from fastattnerase.explanation.page import _heat_map
 from fastattnerase.models import (
     MECHANISMS,
     AttentionClassifier,
@@ -228,3 +231,76 @@ def test_short_forms() -> None:
     )
     assert len(found[1:]) == 1
     assert found[1:].rankings == found.rankings
+
+
+class Notebook(types.ModuleType):
+    """Stands in for IPython: keeps what is displayed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__("IPython")
+        self.shown: list[Any] = []
+        monkeypatch.setitem(sys.modules, "IPython", self)
+        display = types.ModuleType("IPython.display")
+        vars(display)["display"] = self.shown.append
+        monkeypatch.setitem(sys.modules, "IPython.display", display)
+
+    def get_ipython(self) -> Any:
+        return self
+
+
+def test_heat_maps_in_a_notebook_and_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = fae.explain(
+        loaded(), [["Good", "<b>", "good"], "", "odd"], rankings=("attention", "random")
+    )
+    shown = found._repr_html_()
+    assert shown.count("<article") == 2
+    assert "Good" in shown
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown
+    assert "<li>#1: the text has no words: the decision is that of the bias alone</li>" in shown
+    assert "<li>#2: the model knows none of the 1 words</li>" in shown
+    assert found[1:2]._repr_html_().count("<article") == 0
+    found.show(tmp_path / "found.html")
+    assert shown in (tmp_path / "found.html").read_text(encoding="utf-8")
+    notebook = Notebook(monkeypatch)
+    found.show()
+    assert notebook.shown == [found]
+
+
+def test_what_a_heat_map_is_given() -> None:
+    # By attention 1/3, -1/2, 2 and nothing: the decisions yes, no, yes, no (of equal logits).
+    found = fae.explain(loaded(), ["Good bad good"], rankings=["attention"])
+    [text] = found
+    assert text.decisions["attention"] == ("yes", "no", "yes", "no")
+    expected = [sigmoid(1 / 3), 1 - sigmoid(-0.5), sigmoid(2), 0.5]
+    assert text.decision_curves["attention"] == pytest.approx(expected)
+    attention, minimal = _heat_map(0, text, CLASSES).orders
+    assert (attention.items, attention.first_flip, attention.flip_label) == ((0, 1, 2), 1, 0)
+    assert attention.decisions == (1, 0, 1, 0)
+    assert (minimal.ranking, minimal.items, minimal.first_flip) == ("minimal", (0,), 1)
+    [text] = fae.explain(loaded(), ["bad"], rankings=["minimal"])
+    [minimal] = _heat_map(0, text, CLASSES).orders
+    assert (minimal.items, minimal.first_flip, minimal.flip_label) == ((0,), -1, -1)
+
+
+def test_lines_where_there_is_no_notebook(capsys: pytest.CaptureFixture[str]) -> None:
+    fae.explain(loaded(), ["Good bad good", ""], rankings="attention").show()
+    assert capsys.readouterr().out.splitlines() == [
+        "#0 TextExplanation('yes' 0.583, 3 items; flips: attention 1; smallest set: ['Good'])",
+        "[Good] bad good",
+        "#1 TextExplanation('no' 0.500, 0 items; flips: attention never; smallest set: none)",
+        "the text has no words: the decision is that of the bias alone",
+    ]
+
+
+def test_sentences_and_texts_of_which_nothing_is_decided_are_shown() -> None:
+    assert "fae-lines" in fae.explain(loaded("han"), ["Good. Bad."])._repr_html_()
+    model = by_hand()
+    with torch.no_grad():
+        model.embedding.weight[2] = math.inf
+    shown = fae.explain(model, ["bad"], vocabulary=VOCABULARY)._repr_html_()
+    assert (
+        shown == "<ul><li>#0: a state, score or weight is not finite: nothing is decided</li></ul>"
+    )

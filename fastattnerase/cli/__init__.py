@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 
+from fastattnerase.cli import interrupts
 from fastattnerase.extras import MissingPackageError, needs
 
 
 def main() -> None:
     """Run the command line."""
+    interrupts.handle()  # before anything else is imported
     try:
         with needs("cli"):
             from fastattnerase.cli.app import app

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from fastattnerase.cli.demo import demo
@@ -9,6 +11,7 @@ from fastattnerase.cli.erase import erase
 from fastattnerase.cli.export import export
 from fastattnerase.cli.info import info
 from fastattnerase.cli.measure import measure
+from fastattnerase.cli.options import version_option
 from fastattnerase.cli.report import report
 from fastattnerase.cli.reproduce import command_of
 from fastattnerase.cli.train import train
@@ -16,14 +19,20 @@ from fastattnerase.studies import STUDIES
 
 
 def _application(help: str, name: str | None = None) -> typer.Typer:
-    return typer.Typer(
+    application = typer.Typer(
         name=name,
         help=help,
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
+
+    @application.callback()
+    def _(version: Annotated[bool, version_option(hidden=False)] = False) -> None:
+        """Take what every command takes."""
+
+    return application
 
 
 app = _application(

@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
-import os
-import signal
 import sys
 from collections.abc import Iterator
-from types import FrameType
 
 import typer
 from rich.console import Console
@@ -22,18 +19,16 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from fastattnerase.cli.interrupts import INTERRUPTED, MESSAGE, at_work
 from fastattnerase.extras import MissingPackageError
 
 # Writing into an open file says no name: no space, over a quota, over the largest file allowed.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 USER_ERROR = 2
-INTERRUPTED = 130
 
 # Names and folders are the user's: brackets and colons in them are no markup.
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
-
-_SHOW_CURSOR = b"\x1b[?25h"
 
 
 class UsageError(ValueError):
@@ -41,28 +36,10 @@ class UsageError(ValueError):
 
 
 def prepare() -> None:
-    """Make the process one of the command line: any text can be printed, Ctrl-C ends it in order.
-
-    What the terminal's encoding lacks is printed as an escape. The first Ctrl-C raises
-    `KeyboardInterrupt`, a second one changes nothing, and a third one ends the process where it is,
-    for what is finished is kept anyway.
-    """
+    """Let any text be printed: what the terminal's encoding lacks becomes an escape."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    interrupts = 0
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupts
-        interrupts += 1
-        if interrupts == 1:
-            raise KeyboardInterrupt
-        if interrupts > 2:
-            if err.is_terminal:
-                os.write(2, _SHOW_CURSOR)  # which a progress bar hides
-            os._exit(INTERRUPTED)
-
-    signal.signal(signal.SIGINT, interrupt)
 
 
 def counted(count: int, thing: str) -> str:
@@ -73,29 +50,27 @@ def counted(count: int, thing: str) -> str:
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
     """Turn the user's mistakes and Ctrl-C into one line; what is unexpected keeps its traceback."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        fail(
-            "interrupted; what is finished is kept, the same command goes on from there",
-            INTERRUPTED,
-        )
-    except MissingPackageError as error:
-        fail(str(error))
-    except OSError as error:
-        if error.filename is not None:
-            fail(f"{error.filename}: {error.strerror}")
-        if error.errno not in _FULL:
-            raise
-        fail(f"{error.strerror}; what is finished is kept, the same command goes on from there")
-    except ValueError as error:
-        from fastattnerase.data.errors import DataError
-        from fastattnerase.models.errors import ModelError
-        from fastattnerase.runs.rundir import RunError
+    with at_work():
+        try:
+            yield
+        except KeyboardInterrupt:
+            fail(MESSAGE, INTERRUPTED)
+        except MissingPackageError as error:
+            fail(str(error))
+        except OSError as error:
+            if error.filename is not None:
+                fail(f"{error.filename}: {error.strerror}")
+            if error.errno not in _FULL:
+                raise
+            fail(f"{error.strerror}; what is finished is kept, the same command goes on from there")
+        except ValueError as error:
+            from fastattnerase.data.errors import DataError
+            from fastattnerase.models.errors import ModelError
+            from fastattnerase.runs.rundir import RunError
 
-        if not isinstance(error, (UsageError, DataError, RunError, ModelError)):
-            raise
-        fail(str(error))
+            if not isinstance(error, (UsageError, DataError, RunError, ModelError)):
+                raise
+            fail(str(error))
 
 
 def fail(message: str, code: int = USER_ERROR) -> None:

@@ -18,7 +18,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from fastattnerase.cli.console import UsageError, one_line_errors
+import fastattnerase
+from fastattnerase.cli.console import UsageError, one_line_errors, out
 from fastattnerase.fields import choices, documentation, hints, members
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -176,6 +177,23 @@ def expand(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"fastattnerase {fastattnerase.__version__}")
+        raise typer.Exit
+
+
+def version_option(*, hidden: bool) -> Any:
+    """Describe the option --version, which prints the version and ends the command."""
+    return typer.Option(
+        "--version",
+        help="Print the version, and end.",
+        is_eager=True,
+        callback=_print_version,
+        hidden=hidden,
+    )
+
+
 @dataclass(frozen=True)
 class Command:
     """A command of the command line.
@@ -194,9 +212,21 @@ class Command:
 
         @functools.wraps(expanded)
         def wrapped(**given: Any) -> None:
+            del given["version"]  # has been printed where it was asked for
             with one_line_errors():
                 expanded(**given)
 
+        version = inspect.Parameter(
+            "version",
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False,
+            annotation=Annotated[bool, version_option(hidden=True)],
+        )
+        signature = inspect.signature(expanded)
+        vars(wrapped)["__signature__"] = signature.replace(
+            parameters=[*signature.parameters.values(), version]
+        )
+        wrapped.__annotations__ = expanded.__annotations__ | {"version": version.annotation}
         app.command(epilog=f"Example: [bold]{self.example}[/bold]")(wrapped)
 
 

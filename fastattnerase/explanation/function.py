@@ -92,7 +92,7 @@ def explain(
         result = sweep(
             batch,
             rankings,
-            curves=("label_prob",),
+            curves=("label_prob", "decision", "logits"),
             orders=True,
             weights=True,
             seed=seed,
@@ -104,7 +104,7 @@ def explain(
             number = len(found)
             items = Items(dataset[number], cut[number], named.vocabulary, sentences)
             found.append(_of_instance(result, b, items, decided, named.classes))
-    return Explanation(found, names, named.classes)
+    return Explanation(found, names, named.classes, sentences)
 
 
 def _as_list(texts: object) -> list[Text]:
@@ -136,20 +136,24 @@ def _of_instance(
     label, n = int(prefixes.label[b]), span.stop - span.start
     status = Status(int(prefixes.status[b]))
     probabilities = prefixes.probabilities[b].double()  # [C]
-    flips, curves, orders = {}, {}, {}
+    flips, curves, decisions, decision_curves, orders = {}, {}, {}, {}, {}
     for row, ranking in enumerate(prefixes.rankings):
         first = int(prefixes.first_flip[row, b])
         flips[ranking] = Flip(
             first, first / n if first > 0 else np.nan, name(int(prefixes.flip_label[row, b]))
         )
         curves[ranking] = prefixes.curves["label_prob"][row, points].double().numpy()
+        chosen = prefixes.curves["decision"][row, points].tolist()
+        decisions[ranking] = tuple(name(label) for label in chosen)
+        after = prefixes.curves["logits"][row, points].double().softmax(-1)  # [n + 1, C]
+        decision_curves[ranking] = after.amax(-1).numpy()
         orders[ranking] = prefixes.order[row, span].numpy()
     smallest = None
     size, other = int(minimal.size[b]), name(int(minimal.flip_label[b]))
     if other is not None:
-        chosen = np.sort(minimal.order[span].numpy()[:size])
+        places = np.sort(minimal.order[span].numpy()[:size])
         smallest = SmallestSet(
-            tuple(items.texts[i] for i in chosen), tuple(items.positions[chosen].tolist()), other
+            tuple(items.texts[i] for i in places), tuple(items.positions[places].tolist()), other
         )
     notes = [*items.notes]
     if status & Status.NON_FINITE:
@@ -166,6 +170,8 @@ def _of_instance(
         probabilities=dict(zip(classes, probabilities.tolist(), strict=True)),
         flips=flips,
         curves=curves,
+        decisions=decisions,
+        decision_curves=decision_curves,
         orders=orders,
         smallest=smallest,
         alone=tuple(name(label) for label in single.flip_label[span].tolist()),

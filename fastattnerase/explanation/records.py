@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
@@ -68,6 +71,8 @@ class TextExplanation:
         flips: from each ranking to its first flip.
         curves: from each ranking to `[n + 1]`, float64: the probability of the decision's class
             when the ranking's first 0 … n items are erased.
+        decisions: likewise, the class decided for, None where something is not finite: `[n + 1]`.
+        decision_curves: likewise, the probability of that class: `[n + 1]`, float64.
         orders: from each ranking to `[n]`, indices into `items`, most important first.
         smallest: the smallest set that flips; None where no set does.
         alone: `[n]`, the class decided for without the item alone, None where that is the same.
@@ -86,6 +91,8 @@ class TextExplanation:
     probabilities: dict[str, float]
     flips: dict[str, Flip]
     curves: dict[str, Floats]
+    decisions: dict[str, tuple[str | None, ...]]
+    decision_curves: dict[str, Floats]
     orders: dict[str, Ints]
     smallest: SmallestSet | None
     alone: tuple[str | None, ...]
@@ -134,6 +141,7 @@ class Explanation(Sequence[TextExplanation]):
         texts: of each text what was found.
         rankings: names of the rankings.
         classes: names of the classes.
+        sentences: whether items are sentences, of a hierarchical model, and not words.
     """
 
     def __init__(
@@ -141,10 +149,12 @@ class Explanation(Sequence[TextExplanation]):
         texts: Sequence[TextExplanation],
         rankings: Sequence[str],
         classes: Sequence[str],
+        sentences: bool,
     ) -> None:
         self.texts = tuple(texts)
         self.rankings = tuple(rankings)
         self.classes = tuple(classes)
+        self.sentences = sentences
 
     def __len__(self) -> int:
         """The number of texts."""
@@ -157,7 +167,7 @@ class Explanation(Sequence[TextExplanation]):
     def __getitem__(self, index: int | slice) -> TextExplanation | Explanation:
         """Give one text's explanation, or some of them."""
         if isinstance(index, slice):
-            return Explanation(self.texts[index], self.rankings, self.classes)
+            return Explanation(self.texts[index], self.rankings, self.classes, self.sentences)
         return self.texts[index]
 
     def __repr__(self) -> str:
@@ -202,3 +212,27 @@ class Explanation(Sequence[TextExplanation]):
             columns[f"rank_{ranking}"] = column(places, np.int64)
         table: DataFrame = pd.DataFrame(columns)
         return table
+
+    def show(self, path: str | Path | None = None) -> None:
+        """Show heat maps in a notebook, or write them into a file; elsewhere print lines.
+
+        Each text has its decision, its items with attention as background and the smallest set
+        framed, when each ranking flips it, and the probability of the decision over what is erased.
+
+        Args:
+            path: an HTML file to write instead, which needs nothing else.
+        """
+        from fastattnerase.explanation.page import lines, page
+
+        if path is not None:
+            Path(path).write_text(page(self), encoding="utf-8")
+        elif (notebook := sys.modules.get("IPython")) is not None and notebook.get_ipython():
+            import_module("IPython.display").display(self)
+        else:
+            sys.stdout.write(lines(self) + "\n")
+
+    def _repr_html_(self) -> str:
+        """Give the heat maps, as notebooks ask for them."""
+        from fastattnerase.explanation.page import fragment
+
+        return fragment(self)

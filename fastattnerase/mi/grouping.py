@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +32,8 @@ class RankedStates:
     """The states and weights of every attention rank, on disk, with the outputs in memory.
 
     Rank 1 is the item with an instance's largest weight. Instances without items or without
-    attention mass are left out; the others keep their order and are numbered from 0. In memory
+    attention mass, and those with something that is not finite, are left out; the others keep
+    their order and are numbered from 0. In memory
     are the outputs, two numbers an instance, and eight bytes for each batch and rank. Close it,
     or use it as a context manager: its files live until then.
 
@@ -66,6 +67,7 @@ class RankedStates:
         self.logits: Floats = np.zeros((0, 0))  # [n, C]
         self.labels: Ints = self.rows  # [n], predicted classes
         self.left_out: Ints = self.rows  # number in the stream of instances without mass
+        self.not_finite: Ints = self.rows  # likewise, of instances with something not finite
         self.excluded_items = 0
 
     def __enter__(self) -> RankedStates:
@@ -122,20 +124,21 @@ class RankedStates:
                 raise OSError(f"the temporary file of rank {rank} ended early")
         return found
 
-    def _write(self, values: Tensor, items: Ints, weights: Floats, bounds: Ints) -> int:
-        """Append items in rank order; return the place of the first that is not finite, or -1."""
+    def _write(self, values: Tensor, items: Ints, weights: Floats, bounds: Ints) -> None:
+        """Append items in rank order."""
         self._bounds.append(self._rows + bounds)
         self._rows += len(items)
         self._weights.write(np.ascontiguousarray(weights, dtype=np.float64).data)
-        block = max(1, _BLOCK_BYTES // (4 * self.width))
-        for begin in range(0, len(items), block):
-            chosen = torch.from_numpy(items[begin : begin + block]).to(values.device)
-            states = values[chosen].flatten(1).float().cpu().numpy()  # [block, D]
-            finite = np.isfinite(states).all(axis=1)
-            if not finite.all():
-                return begin + int((~finite).argmax())
+        for states in _states(values, items):
             self._states.write(np.ascontiguousarray(states).data)
-        return -1
+
+
+def _states(values: Tensor, items: Ints) -> Iterator[States]:
+    """Read the states of items in blocks: [block, D], float32."""
+    block = max(1, _BLOCK_BYTES // (4 * int(np.prod(values.shape[1:]))))
+    for begin in range(0, len(items), block):
+        chosen = torch.from_numpy(items[begin : begin + block]).to(values.device)
+        yield values[chosen].flatten(1).float().cpu().numpy()
 
 
 def group(
@@ -165,11 +168,12 @@ def group(
         backend: of the engine.
 
     Returns:
-        The grouped states.
+        The grouped states. Instances with a score, weight, ranked state (as float32) or logit that
+        is not finite are left out and counted, as the erasure experiments do.
 
     Raises:
-        MeasurementError: naming the instance: a state, score, weight or logit that is not finite,
-            a negative weight; batches of different sizes; no instance with attention mass.
+        MeasurementError: naming the instance: a negative weight; batches of different sizes; no
+            instance with attention mass.
 
     Source:
         Wen, Subbalakshmi and Yang 2022, figure 1.
@@ -193,16 +197,22 @@ def group(
                 parts.append(_add(ranked, batch, logits, seen, exclude, max_ranks, backend))
             seen += len(batch)
         if not sum(len(part["rows"]) for part in parts):
+            broken = sum(len(part["not_finite"]) for part in parts)
             raise MeasurementError(
-                f"no instance to measure: the stream held {seen}, none with an item that has "
-                f"attention; check the masks and what `exclude` (--exclude) leaves out"
+                f"no instance to measure: the stream held {seen}, {broken} with something that is "
+                "not finite and the others without an item that has attention; "
+                + (
+                    "train the model again with a lower learning rate"
+                    if broken
+                    else "check the masks and what `exclude` (--exclude) leaves out"
+                )
             )
         widths = {part["logits"].shape[1] for part in parts}
         if len(widths) > 1:
             raise MeasurementError(
                 f"logits: given {sorted(widths)} classes, needed the same number in all batches"
             )
-        for name in ("rows", "ids", "lengths", "logits", "labels", "left_out"):
+        for name in ("rows", "ids", "lengths", "logits", "labels", "left_out", "not_finite"):
             setattr(ranked, name, np.concatenate([part[name] for part in parts]))
         undo.pop_all()
     return ranked
@@ -227,15 +237,23 @@ def _add(
         )
     ranked.width = width
     instance = np.repeat(np.arange(B), batch.lengths.cpu().numpy())  # [T]
-    weights = _weights(batch, instance, seen)  # [T]
+    weights, strange = _weights(batch, instance, seen)  # [T], [T]
     keep = np.bincount(instance, weights, minlength=B)[instance] > 0  # [T], instance has mass
-    left_out = np.bincount(instance, keep, minlength=B) == 0  # [B]
+    left_out = np.bincount(instance, keep | strange, minlength=B) == 0  # [B]
     if exclude == "zero_weight":
         keep &= weights > 0
     elif exclude == "masked" and batch.scores is not None:
         masked = (batch.scores == float("-inf")).reshape(len(keep), -1).all(dim=1)
         keep &= ~masked.cpu().numpy()
-    ranked.excluded_items += int(np.count_nonzero(~keep & ~left_out[instance]))
+    ranked_items = np.flatnonzero(keep)
+    finite = [np.isfinite(states).all(axis=1) for states in _states(values, ranked_items)]
+    strange[ranked_items] |= ~np.concatenate([np.zeros(0, dtype=np.bool_), *finite])
+    logits, labels = _outputs(batch, given, seen, backend)
+    broken = np.bincount(instance, strange, minlength=B) > 0  # [B]
+    broken |= ~np.isfinite(logits).all(axis=1) & ~left_out
+    out = left_out | broken
+    ranked.excluded_items += int(np.count_nonzero(~keep & ~out[instance]))
+    keep &= ~broken[instance]
 
     order = np.flatnonzero(keep)
     order = order[np.lexsort((-_keys(batch, weights)[order], instance[order]))]
@@ -246,23 +264,8 @@ def _add(
         order, rank = order[rank < max_ranks], rank[rank < max_ranks]
     order = order[np.argsort(rank, kind="stable")]  # by rank, then by instance
     bounds = np.concatenate([[0], np.cumsum(np.bincount(rank))])
-    wrong = ranked._write(values, order, weights[order], bounds)
-    if wrong >= 0:
-        b = int(instance[order[wrong]])
-        position = int(batch.positions[int(order[wrong])])
-        raise MeasurementError(
-            f"instance {seen + b} has a hidden state at position {position} that is not finite in "
-            f"float32; mask the item with a score of -inf, leave the instance out, or train the "
-            f"model again with a lower learning rate"
-        )
-    kept = np.flatnonzero(~left_out)
-    logits, labels = _outputs(batch, given, seen, backend)
-    bad = ~np.isfinite(logits[kept]).all(axis=1)
-    if bad.any():
-        raise MeasurementError(
-            f"instance {seen + int(kept[bad.argmax()])} has logits that are not finite; leave the "
-            f"instance out, or train the model again with a lower learning rate"
-        )
+    ranked._write(values, order, weights[order], bounds)
+    kept = np.flatnonzero(~out)
     return {
         "rows": seen + kept,
         "ids": batch.ids.cpu().numpy()[kept],
@@ -270,27 +273,29 @@ def _add(
         "logits": logits[kept],
         "labels": labels[kept],
         "left_out": seen + np.flatnonzero(left_out),
+        "not_finite": seen + np.flatnonzero(broken),
     }
 
 
-def _weights(batch: fae.AttentionBatch, instance: Ints, seen: int) -> Floats:
-    """Compute the weights [T], refusing what is no attention."""
+def _weights(
+    batch: fae.AttentionBatch, instance: Ints, seen: int
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Compute the weights [T], and say which items have one that is not finite: [T].
+
+    Weights are 0 in all of an instance that has such an item; negative ones are refused.
+    """
     given = batch.weights if batch.scores is None else batch.scores
     assert given is not None  # a batch has one of the two
-    name = "weight" if batch.scores is None else "score"
     flat = given.reshape(len(instance), -1)  # [T, H]
-    bad = flat.isnan() | (flat == float("inf"))
-    if batch.scores is None:
-        bad |= flat < 0
-    wrong = bad.any(dim=1)
-    if bool(wrong.any()):
-        item = int(wrong.long().argmax())
-        allowed = "0 or more" if batch.scores is None else "finite, or -inf for masked items"
+    if batch.scores is None and bool((flat < 0).any()):
+        item = int((flat < 0).any(dim=1).long().argmax())
         raise MeasurementError(
-            f"{name}s: given {flat[item].tolist()} at position {int(batch.positions[item])} of "
-            f"instance {seen + int(instance[item])}, needed {allowed}"
+            f"weights: given {flat[item].tolist()} at position {int(batch.positions[item])} of "
+            f"instance {seen + int(instance[item])}, needed 0 or more"
         )
-    return attention_weights(batch)
+    strange = (flat.isnan() | (flat == float("inf"))).any(dim=1).cpu().numpy()  # [T]
+    broken = np.bincount(instance, strange, minlength=len(batch))[instance] > 0  # [T]
+    return np.where(broken, 0.0, attention_weights(batch)), strange
 
 
 def _keys(batch: fae.AttentionBatch, weights: Floats) -> Floats:

@@ -28,7 +28,7 @@ from fastattnerase.mi.errors import MeasurementError
 from fastattnerase.mi.frames import frame
 from fastattnerase.mi.grouping import RankedStates, StreamItem, group
 from fastattnerase.mi.outputs import output_labels
-from fastattnerase.mi.ranks import choose_ranks
+from fastattnerase.mi.ranks import RankChoice, choose_ranks
 from fastattnerase.statistics.correlation import (
     Correlation,
     kendall_tau,
@@ -78,6 +78,7 @@ class Summary:
         output_labels: Number of output labels.
         constant_attention: Whether all ranks have the same weights.
         notices: What a reader of the numbers must know.
+        not_finite: Number of instances with something that is not finite, which are left out.
     """
 
     instances: int
@@ -96,6 +97,7 @@ class Summary:
     output_labels: int
     constant_attention: bool
     notices: tuple[str, ...]
+    not_finite: int = 0
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def measure(
 
     Raises:
         MeasurementError: no instance or no rank is left; fewer instances than clusters; all
-            outputs in one cluster; constant attention; something not finite. The message says
+            outputs in one cluster; constant attention. The message says
             what to do.
 
     Source:
@@ -250,7 +252,7 @@ def _measure(ranked: RankedStates, config: Config) -> Measurement:
         )
     ranks = frame(table)
     summary = Summary(
-        instances=len(ranked) + len(ranked.left_out),
+        instances=len(ranked) + len(ranked.left_out) + len(ranked.not_finite),
         without_attention=len(ranked.left_out),
         too_short=int(np.count_nonzero(~used)),
         used=int(np.count_nonzero(used)),
@@ -265,7 +267,12 @@ def _measure(ranked: RankedStates, config: Config) -> Measurement:
         two_samples_each=quantised.passed,
         output_labels=len(outputs),
         constant_attention=constant,
-        notices=_notices(ranks, outputs, quantised, constant, config),
+        notices=(
+            *_left_out(ranked),
+            *_one_rank(choice),
+            *_notices(ranks, outputs, quantised, constant, config),
+        ),
+        not_finite=len(ranked.not_finite),
     )
     instances = frame(
         {
@@ -415,6 +422,34 @@ def _control_taus(statistic: str, control: Floats, order: Floats, attention: Flo
     equal = np.ones_like(attention)
     weights = equal if statistic == "kendall" else attention
     return weighted_taus(control, order, weights, pairs="product")
+
+
+def _left_out(ranked: RankedStates) -> tuple[str, ...]:
+    """Say how many instances are left out because something is not finite."""
+    count = len(ranked.not_finite)
+    if not count:
+        return ()
+    first = int(ranked.not_finite[0])
+    told = "1 instance has" if count == 1 else f"{count:,} instances have"
+    return (
+        f"left out: {told} a state, score, weight or logit that is not finite, the first is number "
+        f"{first}",
+    )
+
+
+def _one_rank(choice: RankChoice) -> tuple[str, ...]:
+    """Say which option gives a second rank, without which no correlation is defined."""
+    ways = {
+        "given": "give a larger ranks (--ranks)",
+        "max_ranks": "give a larger max_ranks (--max-ranks)",
+        "length": "raise length_percentile (--length-percentile), which leaves out more of the "
+        "short instances, or give ranks as a number (--ranks)",
+        "weights": "lower weight_threshold or weight_share (--weight-threshold, --weight-share), "
+        "or give ranks as a number (--ranks)",
+    }
+    if choice.ranks > 1:
+        return ()
+    return (f"one rank is measured, and a correlation needs 2: {ways[choice.ended_by]}",)
 
 
 def _notices(

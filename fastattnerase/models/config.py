@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from fastattnerase.fields import wrong_choices
 from fastattnerase.models.errors import ModelError
+from fastattnerase.models.registry import require_parts
 
 _LARGEST = 65_536  # width or depth: more is a slip of the pen, and no memory holds it
 
@@ -105,6 +106,7 @@ class ModelConfig:
             raise ModelError(f"temperature: given {self.temperature}, needed a positive number")
         for problem in wrong_choices(self):
             raise ModelError(problem)
+        require_parts(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Give the configuration as a dictionary for JSON."""

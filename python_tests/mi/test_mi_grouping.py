@@ -236,37 +236,48 @@ def refused(message: str, *stream: object, **options: object) -> None:
 
 def test_what_is_no_attention_is_refused_by_instance_and_position() -> None:
     good = hand_made(weights=WEIGHTS)
-    scores = torch.zeros(8)
-    scores[4] = float("nan")
-    refused(
-        "scores: given [nan] at position 1 of instance 4, needed finite",
-        good,
-        hand_made(scores=scores),
-    )
-    scores[4] = float("inf")
-    refused("scores: given [inf] at position 1 of instance 1", hand_made(scores=scores))
     weights = WEIGHTS.clone()
     weights[7] = -0.25
-    refused("weights: given [-0.25] at position 1 of instance 2", hand_made(weights=weights))
+    refused("weights: given [-0.25] at position 1 of instance 5", good, hand_made(weights=weights))
 
 
-def test_states_and_logits_that_are_not_finite_are_refused() -> None:
+def test_instances_that_are_not_finite_are_left_out_and_counted() -> None:
+    """One with a state, score, weight or logit that is not: the others are as without it."""
     batch = random_batch(6, seed=9, longest=4)
-    values = batch.values.clone()
-    item = int(batch.offsets[4])
-    values[item, 1] = float("nan")
-    attention = batch.scores
-    assert attention is not None
-    bad = fae.AttentionBatch(values, batch.offsets, scores=attention, head_weight=torch.ones(2, 3))
-    logits = torch.zeros(6, 2)
-    refused("instance 10 has a hidden state at position 0 that is not finite", batch, (bad, logits))
-    huge = batch.values.double() * 1e39
-    refused(
-        "not finite in float32",
-        fae.AttentionBatch(huge, batch.offsets, scores=attention, head_weight=torch.ones(2, 3)),
-    )
-    logits[2, 1] = float("inf")
-    refused("instance 2 has logits that are not finite", (batch, logits))
+    values, scores = batch.values.clone(), batch.scores
+    assert scores is not None
+    strange = scores.clone()
+    values[int(batch.offsets[4]), 1] = torch.nan
+    strange[int(batch.offsets[1])] = torch.inf
+    strange[int(batch.offsets[2])] = torch.nan
+    logits = torch.arange(12.0).reshape(6, 2)
+    bad_logits = logits.clone()
+    bad_logits[2, 1] = torch.inf
+    head = {"head_weight": torch.ones(2, 3)}
+
+    def batch_of(values: torch.Tensor, **attention: torch.Tensor) -> fae.AttentionBatch:
+        return fae.AttentionBatch(values, batch.offsets, **attention, **head)
+
+    weights = scores.exp()
+    strange_weights = weights.clone()
+    strange_weights[int(batch.offsets[5])] = torch.inf
+    for bad, given, out in (
+        (batch_of(values, scores=scores), logits, [4]),
+        (batch_of(batch.values, scores=strange), logits, [1, 2]),
+        (batch_of(values, scores=strange), logits, [1, 2, 4]),
+        (batch_of(batch.values, weights=strange_weights), logits, [5]),
+        (batch_of(batch.values, scores=scores), bad_logits, [2]),
+    ):
+        kept = [b for b in range(6) if b not in out]
+        good = fae.AttentionBatch.cat([bad[b : b + 1] for b in kept])
+        with group([(bad, given)]) as found, group([(good, given[kept])]) as expected:
+            assert found.not_finite.tolist() == out
+            assert found.rows.tolist() == kept
+            assert found.left_out.tolist() == []
+            assert contents(found) == contents(expected)
+            assert found.logits.tolist() == given[kept].tolist()
+    huge = batch_of(batch.values.double() * 1e39, scores=scores)  # beyond what float32 holds
+    refused("the stream held 6, 6 with something that is not finite", (huge, logits))
 
 
 def test_a_masked_state_may_be_anything_where_the_model_gives_its_logits() -> None:
@@ -279,6 +290,8 @@ def test_a_masked_state_may_be_anything_where_the_model_gives_its_logits() -> No
     )
     with group([(bad, torch.zeros(3, 2))]) as ranked:
         assert ranked.states(1).tolist() == [[2.0], [10.0], [20.0]]
+    with group([bad]) as ranked:  # the engine has none for such an instance
+        assert (ranked.rows.tolist(), ranked.not_finite.tolist()) == ([1, 2], [0])
 
 
 def test_streams_that_do_not_fit_are_refused() -> None:

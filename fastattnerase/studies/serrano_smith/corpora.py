@@ -8,10 +8,14 @@ from typing import Any
 
 from fastattnerase.data import DataError
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.studies.serrano_smith.presets import STYLES, Style, corpus_config, preset
+from fastattnerase.studies.serrano_smith.presets import (
+    PAPER_NAMES,
+    STYLES,
+    Style,
+    corpus_config,
+    preset,
+)
 from fastattnerase.studies.serrano_smith.study import MODELS, CorpusSpec, Study
-
-PAPER_NAMES = {"yahoo": "Yahoo Answers", "imdb": "IMDB", "amazon": "Amazon", "yelp": "Yelp"}
 
 
 def original_study(data_root: Path, style: str) -> Study:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fastattnerase.studies.serrano_smith.grid import Grid
+from fastattnerase.studies.serrano_smith.records import Architecture, architecture
 from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.sentences import percent
 
 TIMES = 1.6  # section 5.4
-_ENCODERS = ("rnn", "conv", "noenc")
 
 
 class Finding(NamedTuple):
@@ -48,8 +49,7 @@ def findings(grid: Grid) -> list[Finding]:
         if result.counts.analysed:
             found += _of_run(corpus, model, result)
     for corpus in grid.corpora:
-        for kind in ("HAN", "FLAN"):
-            found += _of_encoders(grid, corpus, kind)
+        found += _of_encoders(grid, corpus)
     order = {claim: place for place, claim in enumerate(dict.fromkeys(f.claim for f in found))}
     return sorted(found, key=lambda f: order[f.claim])
 
@@ -80,7 +80,8 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
     medians = {r: _median(result, r) for r in ("random", "attention", "gradient", "product")}
     known = {r: value for r, value in medians.items() if value is not None}
     shown = ", ".join(f"{r} {percent(value, 1)}" for r, value in medians.items())
-    encoder = not model.endswith("noenc")
+    parts = architecture(result)
+    encoder = parts is not None and parts.encodes  # tensors do not tell
     if encoder and len(known) == 4:
         for ranking in ("gradient", "product"):
             yield Finding(
@@ -148,24 +149,31 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
     )
 
 
-def _of_encoders(grid: Grid, corpus: str, kind: str) -> Iterator[Finding]:
-    medians = {}
-    for encoder in _ENCODERS:
-        result = grid.cells.get((corpus, kind + encoder))
-        if result is not None:
-            values = {r: _median(result, r) for r in ("attention", "random")}
-            medians[encoder] = values
-    for more, less in (("rnn", "conv"), ("conv", "noenc"), ("rnn", "noenc")):
-        if more not in medians or less not in medians:
-            continue
-        for ranking in ("attention", "random"):
-            high, low = medians[more][ranking], medians[less][ranking]
-            if high is None or low is None:
-                continue
+def _of_encoders(grid: Grid, corpus: str) -> Iterator[Finding]:
+    """Compare models of a corpus that differ in the encoder alone, the first of each."""
+    alike: dict[Architecture, dict[str, tuple[str, Result]]] = {}
+    for model in grid.models:
+        result = grid.cells.get((corpus, model))
+        parts = None if result is None else architecture(result)
+        if result is not None and parts is not None:
+            others = alike.setdefault(replace(parts, encoder=""), {})
+            others.setdefault(parts.encoder, (model, result))
+    for others in alike.values():
+        for more, less in (("rnn", "conv"), ("conv", "noenc"), ("rnn", "noenc")):
+            if more in others and less in others:
+                yield from _of_two(corpus, more, others[more], less, others[less])
+
+
+def _of_two(
+    corpus: str, more: str, first: tuple[str, Result], less: str, second: tuple[str, Result]
+) -> Iterator[Finding]:
+    for ranking in ("attention", "random"):
+        high, low = _median(first[1], ranking), _median(second[1], ranking)
+        if high is not None and low is not None:
             yield Finding(
                 f"Less contextualisation flips earlier: {less} before {more}, by {ranking} (5.6)",
                 corpus,
-                f"{kind}{more}, {kind}{less}",
+                f"{first[0]}, {second[0]}",
                 low < high,
                 f"median {percent(high, 1)} with {more}, {percent(low, 1)} with {less}",
             )

@@ -64,7 +64,7 @@ def _panels(grid: Grid, draw: Draw) -> Figure:
                     axis.set_axis_off()
                     continue
                 fill(axis, draw, grid.cells[corpus, model])
-                axis.set_title(fitted(" ".join(filter(None, (corpus, model))), 42), fontsize=9)
+                axis.set_title(fitted(grid.title(corpus, model), 42), fontsize=9)
         add_legend(figure, 3 if columns == 1 else 5)
     return figure
 

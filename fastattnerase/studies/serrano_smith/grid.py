@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fastattnerase.extras import needs
+from fastattnerase.studies.serrano_smith.records import Architecture, architecture, corpora
 from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.study import MODELS
 
@@ -19,7 +20,7 @@ class Grid:
 
     Attributes:
         corpora: in the order of the runs.
-        models: the paper's in its order, then others in the order of the runs.
+        models: those of the paper's parts in its order, then others in the order of the runs.
         cells: the runs by corpus and model.
     """
 
@@ -33,31 +34,69 @@ class Grid:
             if (corpus, model) in self.cells:
                 yield corpus, self.cells[corpus, model]
 
-    def some(self, wanted: Sequence[str]) -> tuple[str, ...]:
-        """Give those of the wanted models that there are; the first model where there is none."""
-        return tuple(model for model in wanted if model in self.models) or self.models[:1]
+    def some(self, wanted: Callable[[Architecture], bool]) -> tuple[str, ...]:
+        """Give the models whose records fulfil a condition; all models where none does."""
+        found = {
+            model
+            for (_, model), result in self.cells.items()
+            if (parts := architecture(result)) is not None and wanted(parts)
+        }
+        return tuple(model for model in self.models if model in found) or self.models
+
+    def title(self, corpus: str, model: str) -> str:
+        """Title a panel: corpus and model, the model alone where there is one corpus."""
+        return " ".join(filter(None, (corpus, model))) if len(self.corpora) > 1 else model
 
 
 def arrange(results: Sequence[Result]) -> Grid:
-    """Arrange runs by corpus and model.
+    """Arrange runs by corpus and model, by what their records say.
 
     Args:
-        results: finished runs. Those of a study say what they are; of the others each is a model
-            of its own, by name, on one corpus without a name.
+        results: finished runs, with distinct names. Corpora are those of `records.corpora`. Models
+            of a study are called as the study calls them. Others are called by their parts where
+            there are several corpora, so that one model is one row, and by their run's name on one
+            corpus, where parts are unknown, and where two on one corpus have the same parts.
 
     Returns:
-        The grid; of two runs of one corpus and model the later is a model of its own.
+        The grid.
     """
+    of_corpus = corpora(results)
+    several = len(set(of_corpus)) > 1
+    titles = [_title(result, several) for result in results]
+    keys = list(zip(of_corpus, titles, strict=True))
     cells: dict[tuple[str, str], Result] = {}
-    for result in results:
-        source = result.run.source
-        key = (source.get("corpus", ""), source.get("architecture", result.run.name))
-        cells[key if key not in cells else (key[0], result.run.name)] = result
-    corpora = tuple(dict.fromkeys(corpus for corpus, _ in cells))
-    named = {model for _, model in cells}
-    models = [model for model in MODELS if model in named]
-    models += [model for model in dict.fromkeys(model for _, model in cells) if model not in MODELS]
-    return Grid(corpora, tuple(models), cells)
+    for (corpus, title), result in zip(keys, results, strict=True):
+        name = result.run.name
+        if title is None or keys.count((corpus, title)) > 1:
+            # A name is no claim: it must not put a run into a row of models of these parts.
+            title = f"{name} (run)" if name in titles else name
+        cells[corpus, title] = result
+    order = {
+        model: _place(result)
+        for (_, model), result in reversed(cells.items())  # of several the first says where
+    }
+    models = dict.fromkeys(model for _, model in cells)
+    return Grid(
+        tuple(dict.fromkeys(corpus for corpus, _ in cells)),
+        tuple(sorted(models, key=lambda model: order[model])),
+        cells,
+    )
+
+
+def _title(result: Result, several: bool) -> str | None:
+    """Call a model by its record; None where it goes by its run's name."""
+    study = result.run.source.get("architecture")
+    parts = architecture(result)
+    if study is not None:
+        return str(study)
+    return parts.title if parts is not None and several else None
+
+
+def _place(result: Result) -> int:
+    """Say where the paper has a model of these parts; all others come after."""
+    parts = architecture(result)
+    names = [] if parts is None else [parts.title]
+    return next((MODELS.index(name) for name in names if name in MODELS), len(MODELS))
 
 
 def without_single_sentences(grid: Grid, corpus: str) -> Callable[[pd.DataFrame], pd.DataFrame]:

@@ -5,6 +5,7 @@ Source of all: Serrano and Smith 2019; what its text leaves open, as its publish
 
 from __future__ import annotations
 
+import json
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from fastattnerase.report.figures import STYLE, fitted
 from fastattnerase.studies.serrano_smith.config import RANKINGS, SINGLE_RANKINGS
 from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, fill
 from fastattnerase.studies.serrano_smith.grid import Grid
+from fastattnerase.studies.serrano_smith.records import Architecture
 from fastattnerase.studies.serrano_smith.result import Result
 
 with needs("report"):
@@ -29,12 +31,14 @@ with needs("report"):
 Floats = NDArray[np.float64]
 Panel = Callable[[Axes, Result], None]
 
-# The models of a figure; the others show all.
-_MODELS = {
-    "figure-03": ("HANrnn",),
-    "figure-04": ("HANrnn",),
-    "figure-05": ("HANrnn", "FLANrnn", "FLANconv"),
-    "figure-06": ("HANnoenc", "FLANnoenc"),
+# The models of a figure, by their parts; the others show all. Those that the paper did not have
+# stand beside the like of them.
+_NO_FIGURE_5 = Architecture("han", "conv")
+_MODELS: dict[str, Callable[[Architecture], bool]] = {
+    "figure-03": Architecture("han", "rnn").__eq__,
+    "figure-04": Architecture("han", "rnn").__eq__,
+    "figure-05": lambda parts: parts.encodes and parts != _NO_FIGURE_5,
+    "figure-06": lambda parts: not parts.encodes,
 }
 _BINS, _OF_BIN = 200, 10
 _MOST_BINS = 50
@@ -47,9 +51,9 @@ def figures(grid: Grid) -> Iterator[tuple[str, Figure]]:
         grid: the runs.
 
     Yields:
-        `figure-03` … `figure-13` with their figures. Figures 3 and 4 show the HANrnn, 5 the two
-        recurrent models and the FLANconv, 6 those without encoder, the others all; where none of
-        the wanted models is there, the first one is shown.
+        `figure-03` … `figure-13` with their figures. Figures 3 and 4 show the HANrnn, 5 the
+        models with an encoder but the HANconv, 6 those without encoder, the others all; where none
+        of the wanted models is there, all are shown.
     """
     yield "figure-03", panels(grid, models_of("figure-03", grid), draw_sample)
     yield "figure-04", panels(grid, models_of("figure-04", grid), draw_negatives)
@@ -65,7 +69,7 @@ def figures(grid: Grid) -> Iterator[tuple[str, Figure]]:
 
 
 def models_of(figure: str, grid: Grid) -> tuple[str, ...]:
-    """Give the models that a figure shows: the paper's, or the first where there is none."""
+    """Give the models that a figure shows: the paper's by their parts, or all without any."""
     return grid.some(_MODELS[figure]) if figure in _MODELS else grid.models
 
 
@@ -89,14 +93,15 @@ def panels(grid: Grid, models: Sequence[str], draw: Panel) -> Figure:
             axis = axes[where]
             axis.set_axis_on()
             fill(axis, draw, grid.cells[corpus, model])
-            axis.set_title(fitted(" ".join(filter(None, (corpus, model))), 40), fontsize=8.5)
+            axis.set_title(fitted(grid.title(corpus, model), 40), fontsize=8.5)
     return figure
 
 
 def draw_sample(axes: Axes, result: Result) -> None:
     """Draw ΔJS against Δα, thinned as in figures 3 and 7."""
     x, y = _differences(result)
-    seed = zlib.crc32(result.run.name.encode())
+    # Of what was erased, not of what it is called.
+    seed = zlib.crc32(json.dumps(result.run.source, sort_keys=True).encode())
     shown = thin(x, y, seed)
     axes.plot(
         x[shown],
@@ -269,8 +274,7 @@ def contingencies(grid: Grid, models: Sequence[str], ranking: str) -> Figure:
                 axis.set_axis_off()
                 if (corpus, model) in grid.cells:
                     _cells(axis, grid.cells[corpus, model], ranking, symbol)
-                    title = " ".join(filter(None, (corpus, model)))
-                    axis.set_title(fitted(title, 28), fontsize=8.5)
+                    axis.set_title(fitted(grid.title(corpus, model), 28), fontsize=8.5)
     return figure
 
 

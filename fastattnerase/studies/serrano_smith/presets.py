@@ -95,6 +95,9 @@ _DATA_SETS = {
     ),
 }
 
+# The paper's names of its data sets.
+PAPER_NAMES = {"yahoo": "Yahoo Answers", "imdb": "IMDB", "amazon": "Amazon", "yelp": "Yelp"}
+
 # Accuracies on the test sets: the paper's Table 3, in percent.
 PUBLISHED_ACCURACY: Mapping[str, float] = dict(
     zip(
@@ -108,6 +111,29 @@ PUBLISHED_ACCURACY: Mapping[str, float] = dict(
         strict=True,
     )
 )
+
+
+def published_accuracy(paper: str, kind: str, encoder: str) -> float | None:
+    """Look up an accuracy of the paper's Table 3.
+
+    Args:
+        paper: one of the paper's data sets, `Yahoo Answers` or `yahoo`.
+        kind: of the model, `han` or `flan`.
+        encoder: of the model, `rnn`, `conv` or `noenc`.
+
+    Returns:
+        In percent; None where the paper has no such data set or model.
+
+    Source: Serrano & Smith 2019, Table 3.
+
+    Example:
+        >>> published_accuracy("IMDB", "flan", "conv")
+        48.2
+    """
+    for data_set, name in PAPER_NAMES.items():
+        if paper.lower() in (data_set, name.lower()):
+            return PUBLISHED_ACCURACY.get(f"{data_set}-{kind}{encoder}")
+    return None
 
 
 @dataclass(frozen=True)

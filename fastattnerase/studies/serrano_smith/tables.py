@@ -12,12 +12,15 @@ from fastattnerase.statistics.paired import Paired, compare
 from fastattnerase.studies.serrano_smith.config import CELLS, RULES
 from fastattnerase.studies.serrano_smith.findings import findings
 from fastattnerase.studies.serrano_smith.grid import Grid, arrange, without_single_sentences
-from fastattnerase.studies.serrano_smith.presets import PUBLISHED_ACCURACY
+from fastattnerase.studies.serrano_smith.presets import published_accuracy
+from fastattnerase.studies.serrano_smith.records import Architecture, architecture
 from fastattnerase.studies.serrano_smith.result import Pair, Result, Spread
 
 with needs("report"):
     import pandas as pd
 
+UNKNOWN = "not recorded"  # which data a run erased from
+MAJORITY = "Always the most frequent class"
 STATISTICS = ("mean", "q1", "median", "q3")
 
 
@@ -185,8 +188,9 @@ def paper_tables(grid: Grid) -> dict[str, pd.DataFrame]:
 
     Returns:
         By name: `table-1` (data sets; empty where runs are of no study), `table-2` (decision flips
-        of the HANrnn, or of the first model), `table-3` (accuracies in percent, the paper's beside
-        them where a corpus is one of the paper's), `figure-09`, `figure-12`, `figure-13` (decision
+        of the HANrnn, or of all models), `table-3` (accuracies in percent; beside them that of
+        deciding the most frequent class always, and the paper's where a corpus is one of its own),
+        `figure-09`, `figure-12`, `figure-13` (decision
         flips of all models by attention, gradient and product) and `section-5-4` (share of
         documents in which the gradient flips first; documents of one sentence are left out of all
         models where a hierarchical one tells which).
@@ -194,7 +198,7 @@ def paper_tables(grid: Grid) -> dict[str, pd.DataFrame]:
     Source:
         Serrano and Smith 2019.
     """
-    recurrent = grid.some(["HANrnn"])
+    recurrent = grid.some(Architecture("han", "rnn").__eq__)
     return {
         "table-1": _corpora(grid),
         "table-2": _flips(grid, recurrent, "attention"),
@@ -234,7 +238,7 @@ def _flips(grid: Grid, models: Sequence[str], ranking: str) -> pd.DataFrame:
     for model in models:
         for corpus, result in grid.row(model):
             record = result.single[ranking]
-            row: dict[str, Any] = {"Dataset": corpus, "Model": model}
+            row: dict[str, Any] = {"Dataset": corpus or UNKNOWN, "Model": model}
             for cell, title in zip(
                 CELLS, ("both flip", "only i* flips", "only r flips", "neither"), strict=True
             ):
@@ -249,20 +253,34 @@ def _percent(value: float | None) -> float | None:
 
 
 def _accuracies(grid: Grid) -> pd.DataFrame:
-    rows = []
+    """Give accuracies by corpus and model, the majority class and the paper's beside them."""
+    rows: list[dict[str, Any]] = []
     for corpus in grid.corpora:
-        row: dict[str, Any] = {"Dataset": corpus}
-        paper: dict[str, Any] = {}
-        for model in grid.models:
-            result = grid.cells.get((corpus, model))
-            row[model] = None if result is None else _percent(result.counts.accuracy)
-            about = None if result is None else result.run.source.get("paper")
-            if about is not None:
-                key = f"{about.split()[0].lower()}-{model.lower()}"
-                if key in PUBLISHED_ACCURACY:
-                    paper |= {"Dataset": f"{about} (paper)", model: PUBLISHED_ACCURACY[key]}
-        rows += [row, paper] if paper else [row]
+        models = [model for model in grid.models if (corpus, model) in grid.cells]
+        # Nothing says that runs whose records name no data are of the same.
+        for group in [models] if corpus else [[model] for model in models]:
+            rows += _accuracy_rows(grid, corpus, group)
     return pd.DataFrame(rows)
+
+
+def _accuracy_rows(grid: Grid, corpus: str, models: list[str]) -> Iterator[dict[str, Any]]:
+    row: dict[str, Any] = {"Dataset": corpus or UNKNOWN, MAJORITY: None}
+    row |= dict.fromkeys(grid.models)
+    paper: dict[str, Any] = {}
+    for model in models:
+        result = grid.cells[corpus, model]
+        counts, about = result.counts, result.run.source.get("paper")
+        row[model] = _percent(counts.accuracy)
+        row[MAJORITY] = _percent(counts.majority) if row[MAJORITY] is None else row[MAJORITY]
+        parts = architecture(result)
+        if about is None or parts is None:
+            continue
+        published = published_accuracy(about, parts.kind, parts.encoder)
+        if published is not None:
+            paper |= {"Dataset": f"{about} (paper)", model: published}
+    yield row
+    if paper:
+        yield paper
 
 
 def _gradient_first(grid: Grid) -> pd.DataFrame:
@@ -284,7 +302,7 @@ def _gradient_first(grid: Grid) -> pd.DataFrame:
                 share = round(float(wins.mean()), 4)
             rows.append(
                 {
-                    "Dataset": corpus,
+                    "Dataset": corpus or UNKNOWN,
                     "Model": model,
                     "gradient first": share,
                     "documents": len(wide),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,9 @@ STATISTICS = {
 class OfStudy(HandMade):
     def __init__(self, corpus: str, model: str, rows: list[int] | None = None) -> None:
         super().__init__(rows=rows)
+        kind, encoder = re.fullmatch("(HAN|FLAN)([a-z]+)", model).groups()
         self.about = {
+            "model_config": {"kind": kind.lower(), "encoder": encoder},
             "corpus": corpus,
             "architecture": model,
             "statistics": STATISTICS,
@@ -68,7 +71,9 @@ def test_runs_by_corpus_and_model(results: list[Result]) -> None:
     assert grid.corpora == ("Films", "Topics")
     assert grid.models == ("HANrnn", "FLANrnn", "FLANnoenc")  # as the paper orders them
     assert [corpus for corpus, _ in grid.row("FLANrnn")] == ["Topics"]
-    assert grid.some(["HANconv"]) == ("HANrnn",)
+    assert grid.some(lambda parts: parts.kind == "han") == ("HANrnn",)
+    assert grid.some(lambda parts: parts.encoder == "cnn") == grid.models  # none is one: all
+    assert grid.title("Films", "HANrnn") == "Films HANrnn"
     table = pd.DataFrame({"id": [0, 1, 5, 2]})
     # Instance 5 has a single sentence; Topics has no hierarchical model to tell.
     assert without_single_sentences(grid, "Films")(table)["id"].tolist() == [0, 1, 2]
@@ -79,7 +84,12 @@ def test_runs_of_no_study_are_models_by_name(tmp_path: Path) -> None:
     runs = [experiment.run(HandMade(), FAST, tmp_path / name, name=name) for name in ("b", "a")]
     grid = arrange(runs)
     assert (grid.corpora, grid.models) == (("",), ("b", "a"))
-    assert paper_tables(grid)["table-1"].empty
+    assert grid.title("", "b") == "b"
+    made = paper_tables(grid)
+    assert made["table-1"].empty
+    # No record says that both are on the same data.
+    assert made["table-3"]["Dataset"].tolist() == ["not recorded"] * 2
+    assert made["table-3"]["a"].isna().tolist() == [True, False]
     assert next(name for name, _ in paper_figures.figures(grid)) == "figure-03"
 
 

@@ -1,0 +1,85 @@
+"""Explanations shown: heat maps in a notebook or a file, lines of text elsewhere."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fastattnerase.report.heatmap import MINIMAL, HeatMap, Order, render
+
+if TYPE_CHECKING:
+    from fastattnerase.explanation.records import Explanation, TextExplanation
+
+
+def fragment(explanation: Explanation) -> str:
+    """Write explanations as HTML that needs nothing else: notes, then a heat map of each text.
+
+    A text without words, and one of which nothing is decided, has its note alone.
+    """
+    notes = [
+        f"<li>#{number}: {html.escape(note)}</li>"
+        for number, text in enumerate(explanation)
+        for note in text.notes
+    ]
+    maps = [
+        _heat_map(number, text, explanation.classes)
+        for number, text in enumerate(explanation)
+        if text.decision is not None and len(text)
+    ]
+    parts = [f"<ul>{''.join(notes)}</ul>"] if notes else []
+    if maps:
+        parts.append(render(maps, explanation.classes, sentences=explanation.sentences))
+    return "".join(parts)
+
+
+def page(explanation: Explanation) -> str:
+    """Write explanations as a whole HTML file."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"<title>Explanation</title></head><body>{fragment(explanation)}</body></html>"
+    )
+
+
+def lines(explanation: Explanation) -> str:
+    """Write explanations as lines of text, the smallest set in brackets."""
+    written = []
+    for number, text in enumerate(explanation):
+        marked = [
+            f"[{item}]" if chosen else item
+            for item, chosen in zip(text.items, text.in_smallest, strict=True)
+        ]
+        written += [f"#{number} {text!r}", " ".join(marked), *text.notes]
+    return "\n".join(line for line in written if line)
+
+
+def _heat_map(number: int, text: TextExplanation, classes: Sequence[str]) -> HeatMap:
+    label: dict[str | None, int] = {name: i for i, name in enumerate(classes)}
+
+    def order(ranking: str) -> Order:
+        flip = text.flips[ranking]
+        return Order(
+            ranking,
+            tuple(text.orders[ranking].tolist()),
+            flip.first,
+            -1 if flip.decision is None else label[flip.decision],
+            tuple(label[name] for name in text.decisions[ranking]),
+            tuple(text.curves[ranking].tolist()),
+            tuple(text.decision_curves[ranking].tolist()),
+        )
+
+    orders = [order(ranking) for ranking in text.flips]
+    if MINIMAL not in text.flips:
+        items = tuple(text.in_smallest.nonzero()[0].tolist())
+        smallest = text.smallest
+        size, other = (-1, -1) if smallest is None else (len(items), label[smallest.decision])
+        orders.append(Order(MINIMAL, items, size, other))
+    assert text.decision is not None  # others are not shown
+    return HeatMap(
+        number,
+        text.items,
+        tuple(text.weights.tolist()),
+        label[text.decision],
+        text.probability,
+        tuple(orders),
+    )
