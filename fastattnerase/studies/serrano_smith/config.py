@@ -55,7 +55,8 @@ class Config:
         backend: Backend of the engine: auto, or a name that `fastattnerase info` prints.
         resamples: Resamples of the bootstrap.
         confidence: Confidence of the intervals.
-        exhibits: Documents shown in the report.
+        exhibits: Documents that the report shows at a time. 60 are kept, or as many as there are,
+            to search and page through; with 0 none, so that the results hold no text.
 
     Raises:
         ValueError: a value out of range, naming it.

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,18 @@ def test_the_page_is_bounded(
     shown = len(page.of("fae-map"))
     assert 0 < shown < 5
     assert f"{shown} of the 5 documents that are kept fit here." in page.words()
+
+
+def test_many_models_begin_with_one_figure(result: Result, tmp_path: Path) -> None:
+    many = [replace(result, run=replace(result.run, name=f"model {n}")) for n in range(5)]
+    page = Page(report.build(many, tmp_path).read_text(encoding="utf-8"))
+    page.loads_nothing()
+    [start] = [place for place, at in enumerate(page.elements) if at[1].get("id") == "short"]
+    [stop] = [place for place, at in enumerate(page.elements) if at[1].get("id") == "documents"]
+    opening = [tag for tag, _ in page.elements[start:stop]]
+    assert opening.count("figure") == opening.count("img") == 1
+    assert len(page.of("verdict")) == 5
+    assert len(page.of("fae-maps")) == 5
 
 
 def test_hostile_texts_stay_texts(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
@@ -354,9 +357,28 @@ def test_ticks_of_gaps_do_not_touch(furthest: int, tmp_path: Path) -> None:
 
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="no browser")
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no browser")
+def in_browser(page: Path, script: str, folder: Path, width: int) -> Any:
+    """What a script gives, as JSON, that sees the page as `root` in a frame of a width."""
+    frame = folder / "frame.html"
+    frame.write_text(
+        f"""<iframe id=f width={width} height=700 src="{page.as_uri()}"></iframe><script>
+        onload = () => {{ const root = f.contentDocument.documentElement;
+        const give = () => {{ {script} }};
+        document.title = "result " + encodeURIComponent(JSON.stringify(give())); }}</script>"""
+    )
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    profile = f"--user-data-dir={folder / 'profile'}"
+    command = [str(BROWSER), *options, profile, "--dump-dom", frame.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    found = re.search(r"<title>result (.+?)</title>", shown)
+    assert found is not None, shown[:500]
+    return json.loads(unquote(found[1]))
+
+
+@needs_browser
 def test_a_phone_does_not_scroll_sideways(tmp_path: Path) -> None:
     """Names of models without a space, in a frame as wide as a phone."""
     names = ["averylongnameofamodel" * 5, "another/very_long-name.of.a.model" * 3]
@@ -365,16 +387,78 @@ def test_a_phone_does_not_scroll_sideways(tmp_path: Path) -> None:
         for i, name in enumerate(names)
     ]
     page = build(results, tmp_path / "report")
-    frame = tmp_path / "frame.html"
-    frame.write_text(
-        f"""<iframe id=f width=360 height=700 src="{page.as_uri()}"></iframe><script>
-        onload = () => {{ const root = f.contentDocument.documentElement;
-        document.title = root.scrollWidth + " of " + root.clientWidth; }}</script>"""
+    script = "return [root.scrollWidth, root.clientWidth];"
+    inner, outer = in_browser(page, script, tmp_path, 360)
+    assert inner <= outer
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "listed"), [(1280, True), (390, False)])
+def test_the_contents_stay_and_open_on_a_phone(
+    folder: Path, tmp_path: Path, width: int, listed: bool
+) -> None:
+    script = """
+        const links = root.querySelector(".toc div");
+        const before = getComputedStyle(links).display !== "none";
+        root.scrollTop = 1500;
+        const top = (listed) => root.querySelector(listed ? ".toc div" : ".toc")
+            .getBoundingClientRect().top;
+        const stays = top(before);
+        root.querySelector("#toc-open").click();
+        const open = getComputedStyle(links).display !== "none";
+        links.querySelector("a").click();
+        return [before, stays, open, getComputedStyle(links).display !== "none"];"""
+    before, stays, opened, chosen = in_browser(folder / "report.html", script, tmp_path, width)
+    assert (before, opened, chosen) == (listed, True, listed)
+    assert stays == (24 if listed else 0)
+
+
+@needs_browser
+def test_pages_search_and_slider(folder: Path, tmp_path: Path) -> None:
+    """Five documents of the first run, three at a time; one of them has three items."""
+    script = """
+        const box = root.querySelector(".fae-maps");
+        const maps = [...box.querySelectorAll(".fae-map")];
+        const seen = () => [maps.flatMap((map, place) => map.hidden ? [] : [place]),
+            box.querySelector(".fae-find output").textContent];
+        const found = [seen()];
+        const [back, next] = box.querySelectorAll(".fae-find button");
+        next.click();
+        found.push(seen(), [back.disabled, next.disabled]);
+        const say = (element, value, what) => {
+            element.value = value;
+            element.dispatchEvent(new Event(what));
+        };
+        say(box.querySelector("input[type=search]"), " <W1>  <w2> ", "input");
+        found.push(seen());
+        const map = maps.find((map) => !map.hidden);
+        const state = () => [map.querySelectorAll(".fae-text .gone").length,
+            map.querySelector(".fae-slide output").textContent];
+        found.push(state());
+        say(map.querySelector("input[type=range]"), 0, "input");
+        found.push(state());
+        say(map.querySelector("select"), 3, "change");
+        found.push(state());
+        say(map.querySelector("input[type=range]"), 3, "input");
+        found.push(state());
+        say(box.querySelector("input[type=search]"), "nowhere", "input");
+        found.push(seen());
+        return found;"""
+    first, second, buttons, searched, *states, nothing = in_browser(
+        folder / "report.html", script, tmp_path, 1280
     )
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
-    profile = f"--user-data-dir={tmp_path / 'profile'}"
-    command = [str(BROWSER), *options, profile, "--dump-dom", frame.as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    found = re.search(r"<title>(\d+) of (\d+)</title>", shown)
-    assert found is not None, shown[:500]
-    assert int(found[1]) <= int(found[2])
+    assert first == [[0, 1, 2], "1 to 3 of 5"]
+    assert second == [[3, 4], "4 to 5 of 5"]
+    assert buttons == [False, True]
+    assert len(searched[0]) == 1
+    assert searched[1] == "1 to 1 of 1"
+    # Values 2, -1 and -0.5 of weights 0.5, 0.3 and 0.2: the mean is 0.6, without item 0 it is
+    # -0.8, and without any the bias decides; item 0 is the smallest set as well.
+    good, bad = (1 / (1 + np.exp(-mean)) for mean in (0.6, 0.8))
+    assert states == [
+        [1, f"1 of 3 erased (33\u00a0%): bad {bad:.3f}, changed"],
+        [0, f"0 of 3 erased (0\u00a0%): good {good:.3f}"],
+        [1, f"1 of 3 erased (33\u00a0%): bad {bad:.3f}, changed"],
+        [3, "3 of 3 erased (100\u00a0%): bad 0.500, changed"],
+    ]
+    assert nothing == [[], "nothing found"]
