@@ -6,7 +6,7 @@ import inspect
 import itertools
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -22,21 +22,29 @@ _FORM = (
 )
 
 
+def is_linear_layer(head: object) -> TypeGuard[nn.Linear]:
+    """Whether a head is a linear layer without hooks, which may change what it computes."""
+    if not isinstance(head, nn.Linear) or type(head).forward is not nn.Linear.forward:
+        return False
+    return not head._forward_hooks and not head._forward_pre_hooks
+
+
 def linear_layer(head: Head, values: Tensor) -> tuple[Head | None, Tensor | None, Tensor | None]:
     """Take a linear layer apart: no function, its weight [C, D] or [C, H, Dh] and bias [C].
 
-    Any other head is given back. So is a layer with hooks, which may change what it computes.
+    Any other head is given back.
     """
-    if not isinstance(head, nn.Linear) or type(head).forward is not nn.Linear.forward:
-        return head, None, None
-    if head._forward_hooks or head._forward_pre_hooks:
-        return head, None, None
-    weight, inner = head.weight, values.shape[1:]
+    return take_apart(head, values) if is_linear_layer(head) else (head, None, None)
+
+
+def take_apart(layer: nn.Linear, values: Tensor) -> tuple[None, Tensor, Tensor]:
+    """Give no function, the weight [C, D] or [C, H, Dh] and the bias [C] of a linear layer."""
+    weight, inner = layer.weight, values.shape[1:]
     if weight.shape[1] != inner.numel():
         raise ValueError(
-            f"head: given {head}, needed in_features={inner.numel()} as values {shape_of(values)}"
+            f"head: given {layer}, needed in_features={inner.numel()} as values {shape_of(values)}"
         )
-    return None, weight.reshape(-1, *inner), head.bias
+    return None, weight.reshape(-1, *inner), layer.bias
 
 
 def takes_rows(head: Head) -> bool:

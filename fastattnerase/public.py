@@ -3,6 +3,7 @@
 from fastattnerase.backends import backends
 from fastattnerase.batch import AttentionBatch, binary_head
 from fastattnerase.explanation import Explanation, TextExplanation, explain
+from fastattnerase.hooks import Capture, capture
 from fastattnerase.ops import (
     ItemErasure,
     MinimalFlipSet,
@@ -19,6 +20,7 @@ from fastattnerase.status import Status
 
 __all__ = [
     "AttentionBatch",
+    "Capture",
     "Explanation",
     "ItemErasure",
     "MinimalFlipSet",
@@ -28,6 +30,7 @@ __all__ = [
     "TextExplanation",
     "backends",
     "binary_head",
+    "capture",
     "erase_each",
     "erase_prefixes",
     "explain",

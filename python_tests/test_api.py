@@ -356,9 +356,18 @@ def test_hints_list_the_names_that_are_taken():
 
 
 def python_of_readme():
-    """The Python blocks of the README, joined."""
+    """The Python blocks of the README."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def test_readme_runs(capsys):
+    """But for what reads the run of another section."""
+    blocks = [block for block in python_of_readme() if '"runs/' not in block]
+    assert any("fae.sweep" in block for block in blocks)
+    assert any("fae.capture" in block for block in blocks)
+    exec("\n".join(blocks), {})
+    assert "minimal_size" in capsys.readouterr().out
 
 
 TYPED = """
@@ -390,7 +399,7 @@ def wrong(batch: fae.AttentionBatch) -> None:
 @pytest.mark.long
 def test_readme_passes_mypy_strict_and_wrong_names_do_not(tmp_path):
     """Run mypy as a user would, on the installed package's hints."""
-    (tmp_path / "readme.py").write_text(python_of_readme() + TYPED, encoding="utf-8")
+    (tmp_path / "readme.py").write_text("\n".join([*python_of_readme(), TYPED]), encoding="utf-8")
     (tmp_path / "wrong.py").write_text(WRONG, encoding="utf-8")
     result = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--config-file=", "readme.py", "wrong.py"],

@@ -456,7 +456,7 @@ def test_all_public_names_exist():
 
 @pytest.mark.parametrize(
     "module",
-    ["batch", "head", "status", "backends", "ops.functions", "ops.results", "ops.sweeps"],
+    ["batch", "head", "status", "backends", "hooks", "ops.functions", "ops.results", "ops.sweeps"],
 )
 def test_examples_in_docstrings(module):
     result = doctest.testmod(import_module(f"fastattnerase.{module}"))
