@@ -6,9 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+import fastattnerase as fae
 from fastattnerase.cli.app import app
 
 TINY = (
@@ -128,3 +130,36 @@ def test_more_epochs_go_on(tmp_path: Path) -> None:
     assert "went on after 2 finished epochs" in invoke(*train, 3).stdout
     saved = json.loads((tmp_path / "model" / "model.json").read_text())
     assert (saved["train"]["epochs"], saved["metadata"]["epochs"]) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--language", "fr"), ["L'", "ami", "n'", "est", "pas", "là", "."]),
+        (("--sentences", "spaces"), ["L'ami", "n'est", "pas", "là."]),
+    ],
+)
+def test_words_of_another_language_wherever_the_model_is_applied(
+    options: tuple[str, str], words: list[str], tmp_path: Path
+) -> None:
+    data = tmp_path / "x.csv"
+    rows = [f"\"L'ami n'est {'pas' if i % 2 else 'plus'} là.\",{i % 2}" for i in range(60)]
+    data.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    model = tmp_path / "model"
+    invoke("train", "--data", data, *options, *TINY, "--out", model)
+    own = json.loads((model / "model.json").read_text())["data"]
+    assert (own.get("language", "en"), own["sentences"]) == (
+        ("fr", "rules") if "fr" in options else ("en", "spaces")
+    )
+    erase = ("erase", "--model", model, "--resamples", "10", "--device", "cpu")
+    for arguments, folder in (((), "erase"), (("--data", data), "erase-x")):
+        invoke(*erase, *arguments)
+        lengths = pq.read_table(model / folder / "instances.parquet")["n"].to_pylist()
+        assert set(lengths) == {len(words)}
+    [found] = fae.explain(model, ["L'ami n'est pas là."])
+    assert list(found.items) == words
+
+
+def test_a_language_that_is_not_there_is_refused_before_the_data_are_read(tmp_path: Path) -> None:
+    line = error("train", "--data", tmp_path / "absent.csv", "--language", "qq")
+    assert "language: given 'qq', needed a code of a language that spaCy has here" in line

@@ -310,7 +310,7 @@ def _documents(
             "split": "all rows",
             "dropped": dropped,
         }
-    texts = tokenise(examples, line_breaks=trained.line_breaks, sentences=trained.sentences)
+    texts = tokenise(examples, **trained.tokenisation)
     dataset = encode(texts, loaded.vocabulary, max_tokens=trained.max_tokens)
     # Models saved by the library or by studies may lack the hash of their test split.
     judged = loaded.metadata.get("test_documents_hash")

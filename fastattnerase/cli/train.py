@@ -41,7 +41,7 @@ def train(
             only=(
                 *DATA_FILES,
                 *("text_column", "label_column", "classes", "split_column", "fractions", "seed"),
-                *("min_count", "max_tokens", "vectors"),
+                *("language", "sentences", "min_count", "max_tokens", "vectors"),
             ),
             names={"path": "data", "seed": "split_seed"},
             paths=(*DATA_FILES, "vectors"),
@@ -112,6 +112,7 @@ def train_and_save(
 ) -> None:
     """Read the texts, train, evaluate on the test split, save the model and print what it is."""
     from fastattnerase.data import load_corpus, odd_labels, prepare
+    from fastattnerase.data.tokens import find_language
     from fastattnerase.models import build_model, evaluate, save_model
     from fastattnerase.models import train as train_model
     from fastattnerase.models.storage import require_writable
@@ -122,6 +123,7 @@ def train_and_save(
     require_writable(folder)
     if data.vectors is not None and not Path(data.vectors).is_file():
         raise UsageError(f"--vectors: given {data.vectors}, which is no file, needed a file")
+    find_language(data.sentences, data.language)
     with err.status("reading the texts"), advising(_OTHER_LABEL):
         corpus = load_corpus(data)
         prepared = prepare(corpus, data)

@@ -48,6 +48,9 @@ class DataConfig:
             download), or the name or folder of an installed spaCy pipeline that finds them, such as
             `en_core_web_sm` (the published code's); or `spaces`: the text is one sentence whose
             words white space separates.
+        language: Language by whose rules words are cut: a code of spaCy's, nothing to download,
+            such as `en`, `de`, `fr`, `es`, `ru` or `zh`, or `xx` for no language in particular.
+            Pipelines have a language of their own.
         min_count: Words that occur less often than this in train and dev are unknown words.
         max_tokens: Longer documents are cut after so many words, and counted; by default none is.
         lower_case: Whether words are compared in lower case.
@@ -74,6 +77,7 @@ class DataConfig:
     max_sentence_tokens: int | None = None
     limited_splits: tuple[str, ...] = ("train",)
     sentences: str = "rules"
+    language: str = "en"
     min_count: int = 2
     max_tokens: int | None = None
     lower_case: bool = True
@@ -108,6 +112,11 @@ class DataConfig:
                 raise DataError(f"{name}: given {value}, needed at least 1, or None")
         if self.classes is not None and len(set(self.classes)) < max(2, len(self.classes)):
             raise DataError(f"classes: given {self.classes}, needed at least two distinct labels")
+        if self.language != "en" and self.sentences != "rules":
+            raise DataError(
+                f"language: given {self.language!r} with sentences {self.sentences!r}, needed with "
+                "sentences 'rules' and only with them"
+            )
         for problem in wrong_choices(self):
             raise DataError(problem)
         if (self.draw == "quota") != (self.quota is not None):
@@ -135,9 +144,19 @@ class DataConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the configuration as a dictionary for JSON."""
+        """Give the configuration as a dictionary for JSON; `language` only where it is not English.
+
+        Data and runs of versions that had no such option go on and open as before.
+        """
         values = asdict(self)
+        if self.language == "en":
+            del values["language"]
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+
+    @property
+    def tokenisation(self) -> dict[str, Any]:
+        """How texts are cut into words and sentences: the arguments of `tokenise`."""
+        return {name: getattr(self, name) for name in ("line_breaks", "sentences", "language")}
 
     @property
     def length_limited(self) -> bool:

@@ -97,7 +97,7 @@ def load_corpus(config: DataConfig) -> Corpus:
 
     def fits(indices: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         texts = (Example(rows[i].id, rows[i].text, NO_LABEL) for i in indices.tolist())
-        tokenised = tokenise(texts, line_breaks=config.line_breaks, sentences=config.sentences)
+        tokenised = tokenise(texts, **config.tokenisation)
         return np.array([config.fits([len(s) for s in text.sentences]) for text in tokenised])
 
     drawn = draw_splits(

@@ -148,7 +148,7 @@ def encode(
     """Turn texts into indices.
 
     Args:
-        texts: examples, which are tokenised, or texts tokenised before.
+        texts: examples, which are tokenised by English rules, or texts tokenised before.
         vocabulary: the known words.
         max_tokens: longer documents are cut there; `Dataset.truncated` counts them.
         line_breaks: HTML line breaks are white space, for examples.
@@ -202,11 +202,7 @@ def prepare(corpus: Corpus, config: DataConfig) -> PreparedCorpus:
     texts: dict[str, list[TokenisedText]] = {}
     too_long = dict.fromkeys(SPLITS, 0)
     for split in SPLITS:
-        found = list(
-            tokenise(
-                getattr(corpus, split), line_breaks=config.line_breaks, sentences=config.sentences
-            )
-        )
+        found = list(tokenise(getattr(corpus, split), **config.tokenisation))
         texts[split] = found
         if split in config.limited_splits and config.length_limited:
             texts[split] = [t for t in found if config.fits([len(s) for s in t.sentences])]

@@ -178,7 +178,7 @@ def _make_part(path: Path, examples: Sequence[Example], config: DataConfig) -> N
     """Tokenise the texts of a shard and write it."""
     forms: dict[str, int] = {}
     ids, lengths, counts, words, texts = [], [], [], [], []
-    for text in tokenise(examples, line_breaks=config.line_breaks, sentences=config.sentences):
+    for text in tokenise(examples, **config.tokenisation):
         ids.append(text.id)
         counts.append(len(text.sentences))
         lengths += [len(sentence) for sentence in text.sentences]

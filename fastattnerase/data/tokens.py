@@ -1,4 +1,4 @@
-"""Words and sentences, by spaCy's English rules: no model to download."""
+"""Words and sentences, by spaCy's rules for a language: no model to download."""
 
 from __future__ import annotations
 
@@ -58,31 +58,49 @@ def _clean(text: str, line_breaks: bool) -> str:
 
 
 @lru_cache(maxsize=2)
-def _language(sentences: str) -> Language:
+def find_language(sentences: str = "rules", language: str = "en") -> Language | None:
+    """Give what cuts texts, nothing for `spaces`; the arguments are those of `tokenise`.
+
+    Raises:
+        DataError: no such language or pipeline.
+    """
+    if sentences == "spaces":
+        return None
     with needs("text"):
         import spacy  # slow to import, and needed only where text is read
 
     if sentences == "rules":
-        language = spacy.blank("en")
-        language.add_pipe("sentencizer")
+        try:
+            found = spacy.blank(language)
+        except ImportError as error:
+            raise DataError(
+                f"language: given {language!r}, needed a code of a language that spaCy has here, "
+                f"such as en, de or xx for none ({' '.join(str(error).split())}); or sentences "
+                "'spaces', where white space separates words"
+            ) from error
+        found.add_pipe("sentencizer")
     else:
         try:
-            language = spacy.load(sentences, exclude=["ner", "lemmatizer", "attribute_ruler"])
+            found = spacy.load(sentences, exclude=["ner", "lemmatizer", "attribute_ruler"])
         except (OSError, ImportError) as error:
             raise DataError(
                 f"sentences: spaCy has no pipeline {sentences!r} ({' '.join(str(error).split())}); "
                 f"install it with `python -m spacy download {sentences}`, or take 'rules'"
             ) from error
-    language.max_length = 2**31 - 1  # the limit protects parsers, and there is none
-    return language
+    found.max_length = 2**31 - 1  # the limit protects parsers, and there is none
+    return found
 
 
 def tokenise(
-    examples: Iterable[Example], *, line_breaks: bool = True, sentences: str = "rules"
+    examples: Iterable[Example],
+    *,
+    line_breaks: bool = True,
+    sentences: str = "rules",
+    language: str = "en",
 ) -> Iterator[TokenisedText]:
     """Cut texts into sentences and words.
 
-    Words are spaCy's English tokens without white space; sentences end where its rule-based
+    Words are spaCy's tokens of a language without white space; sentences end where its rule-based
     sentencizer, or a pipeline's parser, says, on the text's own case. Sentences without words are
     left out.
 
@@ -91,29 +109,34 @@ def tokenise(
         line_breaks: HTML line breaks (`<br />`) are white space.
         sentences: `rules`, or the name or folder of an installed spaCy pipeline; or `spaces`: words
             are what white space separates, and the text is one sentence.
+        language: with `rules`, a code of spaCy's for the language, such as `en`, `de` or `xx` (none
+            in particular).
 
     Yields:
         One tokenised text an example, in order.
 
     Raises:
-        DataError: no such pipeline.
+        DataError: no such pipeline or language.
 
     Example:
         >>> [text] = tokenise([Example(7, "Isn't it? <br />No.", 1)])
         >>> text.sentences
         [['Is', "n't", 'it', '?'], ['No', '.']]
+        >>> [text] = tokenise([Example(7, "L'ami n'est pas là.", 1)], language="fr")
+        >>> text.sentences
+        [["L'", 'ami', "n'", 'est', 'pas', 'là', '.']]
     """
-    if sentences == "spaces":
+    cutter = find_language(sentences, language)
+    if cutter is None:
         for example in examples:
             words = example.text.split()
             cut = [words] if words else []
             yield TokenisedText(example.id, example.label, cut, [" ".join(w) for w in cut])
         return
-    language = _language(sentences)
     for example in examples:
         text = _clean(example.text, line_breaks)
         found, texts = [], []
-        for sentence in language(text).sents:
+        for sentence in cutter(text).sents:
             words = [token.text for token in sentence if not token.is_space]
             if words:
                 found.append(words)

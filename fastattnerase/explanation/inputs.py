@@ -112,9 +112,7 @@ def cut_text(text: Any, number: int, data: DataConfig | None, sentences: bool) -
     from fastattnerase.data.examples import NO_LABEL
 
     if isinstance(text, str):
-        options: dict[str, Any] = {}
-        if data is not None:
-            options = {"line_breaks": data.line_breaks, "sentences": data.sentences}
+        options = {} if data is None else data.tokenisation
         [tokenised] = tokenise([Example(number, text, NO_LABEL)], **options)
         return CutText(tokenised, np.arange(len(tokenised.sentences)))
     if _is_list(text, str):

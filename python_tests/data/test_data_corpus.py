@@ -206,6 +206,7 @@ def test_bad_cells(tmp_path: Path) -> None:
             {"train": "a.csv", "split_column": "x"},
             "split_column: given with separate files, needed with one file",
         ),
+        ({"language": "de", "sentences": "spaces"}, "language: given 'de' with sentences 'spaces'"),
     ],
 )
 def test_bad_configurations(values: dict[str, object], message: str) -> None:
@@ -223,6 +224,9 @@ def test_configuration_survives_json() -> None:
     assert DataConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     with pytest.raises(DataError, match="unknown 'colour'"):
         DataConfig.from_dict({"colour": 1})
+    # Of another language alone it is told, so that data of older versions go on.
+    assert "language" not in config.to_dict()
+    assert DataConfig.from_dict(DataConfig(language="de").to_dict()).language == "de"
 
 
 def test_examples_for_a_trained_model(tmp_path: Path) -> None:

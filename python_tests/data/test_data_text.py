@@ -21,6 +21,7 @@ from fastattnerase.data import (
     encode,
     load_corpus,
     prepare,
+    prepare_stored,
     read_vectors,
     shuffled_batches,
     tokenise,
@@ -243,3 +244,44 @@ def test_a_pipeline_that_is_not_installed() -> None:
     message = r"sentences: spaCy has no pipeline 'en_nothing' .*python -m spacy download en_nothing"
     with pytest.raises(DataError, match=message):
         list(tokenise([Example(0, "a", 0)], sentences="en_nothing"))
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "sentences"),
+    [
+        (
+            "fr",
+            "L'ami n'est pas là. Si!",
+            [["L'", "ami", "n'", "est", "pas", "là", "."], ["Si", "!"]],
+        ),
+        ("de", "Das gilt z.B. heute.", [["Das", "gilt", "z.B.", "heute", "."]]),
+        ("zh", "我喜欢。电影", [["我", "喜", "欢", "。"], ["电", "影"]]),
+        ("xx", "Isn't it so?", [["Isn't", "it", "so", "?"]]),
+    ],
+)
+def test_words_of_other_languages(language: str, text: str, sentences: list[list[str]]) -> None:
+    [found] = tokenise([Example(0, text, 0)], language=language)
+    assert found.sentences == sentences
+    assert words_of(text) != sentences  # by English rules
+
+
+def test_words_as_given() -> None:
+    [found] = tokenise([Example(0, " it is n't\tgood.  <br />", 0)], sentences="spaces")
+    assert found.sentences == [["it", "is", "n't", "good.", "<br", "/>"]]
+
+
+def test_a_language_that_is_not_there() -> None:
+    message = r"language: given 'qq', needed a code of a language that spaCy has here.* E048"
+    with pytest.raises(DataError, match=message.replace(" E048", r"E048")):
+        list(tokenise([Example(0, "a", 0)], language="qq"))
+
+
+def test_a_corpus_of_another_language(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    rows = [f"L'ami n'est pas là,{i % 2}" for i in range(20)]
+    path.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    config = DataConfig(path=str(path), language="fr")
+    prepared = prepare(load_corpus(config), config)
+    assert prepared.train[0].tokens == ["L'", "ami", "n'", "est", "pas", "là"]
+    stored = prepare_stored(config, tmp_path / "stored")
+    assert stored.train.digest() == prepared.train.digest()
