@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -13,6 +13,7 @@ from torch import Tensor
 
 import fastattnerase as fae
 from fastattnerase.extras import needs
+from fastattnerase.item_texts import ItemTexts, list_of_texts, texts_of_instances
 from fastattnerase.runs.rundir import RunError
 
 if TYPE_CHECKING:
@@ -147,13 +148,18 @@ class TensorSource:
     does not fit is refused here, before anything is computed; values, scores and weights that are
     not finite are not: the experiment leaves their instances out and counts them.
 
+    Names of classes and texts of items may be in the file's metadata, too: `classes`, a JSON list,
+    and `tokens`, a JSON list with a list of texts for each instance.
+
     Args:
         path: the file.
         device: where to compute.
+        tokens: a file with the texts of the items, see `ItemTexts`, instead of the metadata's.
+        classes: names of the classes, instead of the metadata's; 0, 1, … where none are given.
 
     Raises:
         RunError: no such file, not a safetensors file, a tensor is missing, unknown, or of another
-            dtype, shape or range.
+            dtype, shape or range; names or texts are not as many as classes, instances and items.
 
     Example:
         >>> from pathlib import Path
@@ -161,7 +167,14 @@ class TensorSource:
         >>> source = TensorSource(Path("layer.safetensors"))  # doctest: +SKIP
     """
 
-    def __init__(self, path: Path, *, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        device: str = "cpu",
+        tokens: Path | None = None,
+        classes: Sequence[str] = (),
+    ) -> None:
         self.device = device
         with needs("text"):
             from safetensors import SafetensorError, safe_open
@@ -189,8 +202,12 @@ class TensorSource:
         self.offsets: Tensor = self._file.get_tensor("offsets")
         self.head_weight: Tensor = self._file.get_tensor("head_weight")
         self._bias_shape = self._shape("head_bias")
-        self.classes = [str(label) for label in range(len(self.head_weight))]
         self._check_offsets()
+        metadata: dict[str, str] = self._file.metadata() or {}
+        self.named = list(classes)  # by the caller, not by the file
+        self.classes = self._class_names(metadata)
+        self._tokens = tokens
+        self._texts = self._item_texts(metadata)
         self._check_head()
         if self.attention == "weights":
             self._check_weights()
@@ -198,6 +215,31 @@ class TensorSource:
             self._check_labels()
         if "logits" in names:
             self._check_logits()
+
+    def _class_names(self, metadata: dict[str, str]) -> list[str]:
+        """Find the names of the classes: as given, in the metadata, or numbers."""
+        count, names, place = len(self.head_weight), self.named, "classes"
+        if not names and "classes" in metadata:
+            place = f"{self.path}: classes in the metadata"
+            names = list_of_texts(metadata["classes"], place)
+        elif not names:
+            return [str(label) for label in range(count)]
+        if len(names) != count or len(set(names)) != count:
+            raise RunError(
+                f"{place}: given {', '.join(names)}, needed {count} distinct names, one for each "
+                "row of head_weight"
+            )
+        return names
+
+    def _item_texts(self, metadata: dict[str, str]) -> ItemTexts | list[list[str]] | None:
+        """Find the texts of the items: in the file that is given, or in the metadata."""
+        lengths = self.offsets.diff()
+        if self._tokens is not None:
+            return ItemTexts(self._tokens, lengths)
+        if "tokens" not in metadata:
+            return None
+        name = f"{self.path}: tokens in the metadata"
+        return texts_of_instances(metadata["tokens"], name, lengths)
 
     def _shape(self, name: str) -> list[int]:
         shape: list[int] = self._file.get_slice(name).get_shape()
@@ -337,11 +379,12 @@ class TensorSource:
         return len(self.offsets) - 1
 
     def describe(self) -> dict[str, Any]:
-        """Say which file this is, and how large."""
-        return {
-            "tensors": str(self.path),
-            "bytes": self.path.stat().st_size,
-            "modified": self.path.stat().st_mtime_ns,
+        """Say which file this is, how large, and what is told of it beside."""
+        beside: dict[str, Any] = {"classes": self.named} if self.named else {}
+        if self._tokens is not None:
+            beside["tokens"] = _identity("path", self._tokens)
+        return beside | {
+            **_identity("tensors", self.path),
             "instances": len(self),
             "items": int(self.offsets[-1]),
             "attention": self.attention,
@@ -379,4 +422,17 @@ class TensorSource:
             batch.to(self.device),
             gold=rows.get("labels"),
             model_label=None if logits is None else logits.argmax(dim=-1),
+            texts=self._read_texts(start, stop),
         )
+
+    def _read_texts(self, start: int, stop: int) -> list[list[str]] | None:
+        texts = self._texts
+        if isinstance(texts, ItemTexts):
+            return texts.read(start, stop)
+        return None if texts is None else texts[start:stop]
+
+
+def _identity(name: str, path: Path) -> dict[str, Any]:
+    """Tell a file from another, and from itself after a change."""
+    found = path.stat()
+    return {name: str(path), "bytes": found.st_size, "modified": found.st_mtime_ns}

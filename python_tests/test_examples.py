@@ -13,7 +13,7 @@ import pytest
 
 import fastattnerase
 
-FILES = ("extras", "fields", "lazy", "problem", "sources")
+FILES = ("extras", "fields", "item_texts", "lazy", "problem", "sources")
 PARTS = (
     "cli", "data", "explanation", "mi", "models", "rankings", "reference", "report", "runs",
     "statistics", "studies",

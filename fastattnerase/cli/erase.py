@@ -87,7 +87,7 @@ def _summary(result: Result) -> None:
     )
 
     failed = premises(result)
-    for text in [*failed, *(f"Note: {notice}" for notice in notices(result))]:
+    for text in [*failed[:1], *(f"Note: {notice}" for notice in notices(result))]:
         out.print(text, soft_wrap=True)
     table = Table(title=result.run.name, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for title in ("ranking", "flip", "median erased", "over smallest set"):

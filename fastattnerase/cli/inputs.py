@@ -56,7 +56,12 @@ class Input:
         unlabelled: Whether the rows of `data` have no labels.
         tensors: Instead of a model, a safetensors file of any attention layer: values [T, D],
             offsets [B + 1], scores or weights [T], head_weight [C, D], head_bias [C]; labels and
-            ids [B] and logits [B, C] where they are known.
+            ids [B] and logits [B, C] where they are known; in its metadata `classes` and `tokens`
+            as JSON lists.
+        tokens: File with the texts of the items of `tensors`, a line an instance: a JSON list in a
+            .jsonl file, words with spaces between in any other. Heat maps and `--items` show them.
+        classes: Names of the classes of `tensors`, with commas between, in the order of
+            head_weight's rows.
     """
 
     model: Path | None = None
@@ -65,6 +70,8 @@ class Input:
     label_column: str | None = None
     unlabelled: bool = False
     tensors: Path | None = None
+    tokens: Path | None = None
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.model is None) == (self.tensors is None):
@@ -72,6 +79,8 @@ class Input:
             raise UsageError(f"--model, --tensors: given {both}, needed one of them")
         if self.model is None and self.data is not None:
             raise UsageError("--data: given with --tensors, needed with --model")
+        if self.tensors is None and (self.tokens is not None or self.classes):
+            raise UsageError("--tokens, --classes: given with --model, needed with --tensors")
         if self.data is None and (self.text_column or self.label_column or self.unlabelled):
             raise UsageError(
                 "--text-column, --label-column, --unlabelled: given without --data, needed with it"
@@ -183,15 +192,18 @@ def open_source(given: Input, device: str, purpose: str) -> tuple[Source, str, P
         folder = purpose if given.data is None else f"{purpose}-{stem(given.data)}"
         return source, name, given.model / folder
     name = stem(given.tensors)
-    return tensor_source(given.tensors, device), name, Path("runs") / f"{name}-{purpose}"
+    source = tensor_source(given.tensors, given.tokens, given.classes, device)
+    return source, name, Path("runs") / f"{name}-{purpose}"
 
 
-def tensor_source(tensors: Path | None, device: str) -> Source:
+def tensor_source(
+    tensors: Path | None, tokens: Path | None, classes: Sequence[str], device: str
+) -> Source:
     """Open a file of tensors."""
     from fastattnerase.sources import TensorSource
 
     assert tensors is not None  # one of both is given
-    source = TensorSource(tensors, device=device)
+    source = TensorSource(tensors, device=device, tokens=tokens, classes=classes)
     if uneven := source.uneven():
         out.print(
             f"Note: the weights of {uneven:,} of {counted(len(source), 'instance')} do not sum to "

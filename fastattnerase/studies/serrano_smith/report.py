@@ -24,6 +24,7 @@ from fastattnerase.studies.serrano_smith.exhibits import KEPT, documents
 from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange
 from fastattnerase.studies.serrano_smith.result import Result
+from fastattnerase.studies.serrano_smith.summary import summarise
 from fastattnerase.studies.serrano_smith.tables import paper_tables, tables
 
 with needs("report"):
@@ -120,12 +121,12 @@ def build(results: Sequence[Result], folder: Path) -> Path:
         save_figure(figure, folder / "figures" / name, kinds=("png", "pdf"))
         better.append(_picture(folder / "figures" / f"{name}.png", _CAPTIONS[name]))
     medians = [picture for picture in better if picture["name"] == "figure-10-medians"]
-    paper_form, plain = paper_tables(grid), tables(results)
-    for place, made in (("tables", plain), ("paper", paper_form)):
+    paper_form, own = paper_tables(grid), tables(results)
+    for place, made in (("tables", own), ("paper", paper_form)):
         for name, table in made.items():
             numbers = "%.1f" if name.startswith(("table-", "figure-")) else "%.4g"
             save_table(table, folder / place / name, numbers)
-    found = findings(grid)
+    found, summary = findings(grid), summarise(results)
 
     return page.write(
         folder / PAGE,
@@ -136,11 +137,15 @@ def build(results: Sequence[Result], folder: Path) -> Path:
             "number": sentences.number,
             "times": sentences.times,
         },
-        models=[_model(result, MOST_BYTES // len(results)) for result in results],
+        models=[
+            _model(result, plain, MOST_BYTES // len(results))
+            for result, (_, plain) in zip(results, summary.models, strict=True)
+        ],
+        next_steps=summary.next_steps,
         medians=medians[0] if len(results) > _PANELS else None,
         kept=KEPT,
         most_bytes=MOST_BYTES,
-        files=[(name, page.embedded(folder / "tables" / f"{name}.csv")) for name in plain],
+        files=[(name, page.embedded(folder / "tables" / f"{name}.csv")) for name in own],
         grid=grid,
         findings=found,
         tally=tally(found),
@@ -178,7 +183,7 @@ def _picture(path: Path, caption: str) -> dict[str, Any]:
     }
 
 
-def _model(result: Result, most_bytes: int) -> dict[str, Any]:
+def _model(result: Result, plain: str, most_bytes: int) -> dict[str, Any]:
     name = result.run.name
     shown = documents(result)
     return {
@@ -188,7 +193,10 @@ def _model(result: Result, most_bytes: int) -> dict[str, Any]:
         "multi": result.multi,
         "single": result.single,
         "pairs": result.pairs.values(),
+        "plain": plain,
+        "notices": sentences.notices(result),
         "verdict": sentences.verdict(result),
+        "facts": sentences.facts(result),
         "typical_gap": sentences.typical_gap(result, "attention"),
         "paragraphs": sentences.paragraphs(result),
         "figures": {

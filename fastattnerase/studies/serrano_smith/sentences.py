@@ -133,6 +133,36 @@ def _needs(found: Judgement) -> str:
     )
 
 
+def facts(result: Result) -> list[tuple[str, str]]:
+    """Give the numbers that stand beside the verdict, each with the group that it is of."""
+    counts, multi = result.counts, result.multi
+    known: list[tuple[str, str]] = []
+    if counts.accuracy is not None:
+        known.append(("Accuracy on these data", percent(counts.accuracy, 1)))
+    if counts.majority is not None:
+        known.append(("Accuracy of the most frequent class", percent(counts.majority, 1)))
+    attention = multi["attention"]
+    never = result.run.config.never_flips == "one"
+    by, any_set = "those that it flips", "those that any set flips"
+    if never:
+        by = any_set = "all, never counted as everything"
+    known += [
+        ("Instances analysed", f"{counts.analysed:,}"),
+        ("Of these, flip by attention", percent(attention.share_flipped.value)),
+        (f"Erased by attention, median of {by}", percent(attention.fraction.median.value)),
+    ]
+    if "minimal" in multi:
+        known += [
+            (f"Smallest set, median of {any_set}", percent(multi["minimal"].fraction.median.value)),
+            (
+                f"Attention over smallest set, median of the {counts.smallest_set.some:,} that "
+                "some, not all, items can flip",
+                times(typical_gap(result, "attention")),
+            ),
+        ]
+    return known
+
+
 # --- what must be known before reading any number ------------------------------------------------
 
 
@@ -148,11 +178,13 @@ def notices(result: Result) -> list[str]:
     counts = result.counts
     bad = counts.excluded["non_finite"]
     left_out = f"{bad:,} of {counts.instances:,} instances hold NaN or infinity: left out."
-    return [
-        text
-        for text in (left_out if bad else "", _at_chance(result), _one_decision(result))
-        if text
+    texts = [
+        *premises(result)[1:],  # the first is the verdict
+        left_out if bad else "",
+        _at_chance(result),
+        _one_decision(result),
     ]
+    return [text for text in texts if text]
 
 
 def _not_the_model(result: Result) -> str:
@@ -211,8 +243,6 @@ def paragraphs(result: Result) -> list[str]:
     if result.counts.analysed == 0:
         return [_NOTHING]
     texts = [
-        *premises(result)[1:],  # the first is the verdict
-        *notices(result),
         _sets(result),
         _why_not(result),
         _singles(result),

@@ -149,7 +149,6 @@ def test_words_warn_of_a_model_with_one_decision(tmp_path: Path) -> None:
     run = experiment.run(HandMade(rows=[0, 2, 3]), FAST, tmp_path, name="x")
     [notice] = sentences.notices(run)
     assert notice.startswith("The model decides “good” for every instance")
-    assert sentences.paragraphs(run)[0] == notice
 
 
 def test_words_name_the_proof_where_it_applies(results: list[Result]) -> None:
@@ -271,7 +270,9 @@ def test_no_number_is_minus_zero() -> None:
 def test_headline_and_tile_are_one_number(results: list[Result], page: Page) -> None:
     for result in results:
         tile = sentences.times(sentences.typical_gap(result, "attention"))
-        assert re.search(rf"Attention over smallest set, median\s*{tile}", page.text)
+        some = result.counts.smallest_set.some
+        words = f"Attention over smallest set, median of the {some} that some, not all, items can"
+        assert re.search(rf"{words} flip\s*{tile}", page.text)
 
 
 def test_what_never_flips_is_an_infinite_gap(results: list[Result], tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""Sentences agree with the numbers beside them: ties, medians of everything, groups, rounding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from studies.serrano_smith.hand_made import HandMade
+
+from fastattnerase import AttentionBatch
+from fastattnerase.sources import Chunk
+from fastattnerase.statistics.bootstrap import Estimate
+from fastattnerase.studies.serrano_smith import experiment, sentences
+from fastattnerase.studies.serrano_smith.config import Config
+from fastattnerase.studies.serrano_smith.result import Result
+
+FAST = Config(resamples=5, exhibits=0)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return experiment.run(HandMade(), FAST, tmp_path_factory.mktemp("run"), name="mine")
+
+
+def with_numbers(result: Result, **numbers: tuple[float, float | None, float]) -> Result:
+    """A result with other shares flipped, medians and shares as short as possible."""
+
+    def sure(value: float | None) -> Estimate:
+        return Estimate(value, value, value)
+
+    multi = dict(result.multi)
+    for ranking, (flipped, median, optimal) in numbers.items():
+        record = multi[ranking]
+        multi[ranking] = replace(
+            record,
+            share_flipped=sure(flipped),
+            fraction=replace(record.fraction, median=sure(median)),
+            share_optimal=sure(optimal),
+        )
+    return replace(result, multi=multi)
+
+
+def words_of(result: Result) -> str:
+    return sentences.paragraphs(result)[0].replace("\u00a0", " ")
+
+
+def test_what_every_ranking_flips_names_the_group_of_its_median(finished: Result) -> None:
+    """Of the five instances, four flip by attention: after 1/3, 1/2, 1 and 1 of their items."""
+    text = words_of(finished)
+    assert text.startswith(
+        "By attention 80 % of the decisions flip, half of these with at most 75 % of the items "
+        "erased; by the smallest sets 80 % of the decisions flip, half of these with at most 50 %"
+    )
+    facts = dict(sentences.facts(finished))
+    assert facts["Erased by attention, median of those that it flips"] == "75\u00a0%"
+    assert facts["Smallest set, median of those that any set flips"] == "50\u00a0%"
+    assert facts["Of these, flip by attention"] == "80\u00a0%"
+    assert facts["Accuracy of the most frequent class"] == "57.1\u00a0%"
+
+
+def test_a_median_of_everything_is_said_as_what_it_is(finished: Result) -> None:
+    everything = with_numbers(finished, attention=(0.8, 1.0, 0.5))
+    assert words_of(everything).startswith(
+        "By attention 80 % of the decisions flip, at least half of these only when everything is "
+        "erased and the bias alone decides; by the smallest sets"
+    )
+    # Where never counts as everything, the median is over all.
+    run = replace(everything.run, config=replace(FAST, never_flips="one"))
+    counted = replace(everything, run=run)
+    assert words_of(counted).startswith(
+        "By attention 80 % of the decisions flip, and at least half of all only when everything is "
+        "erased and the bias alone decides, or never; by the smallest sets"
+    )
+    assert "half of all, never counted as everything, with at most 50 %" in words_of(counted)
+    assert "Erased by attention, median of all, never counted as everything" in dict(
+        sentences.facts(counted)
+    )
+    none = with_numbers(finished, attention=(0.0, None, 0.0))
+    assert words_of(none).startswith("By attention 0 % of the decisions flip; by the smallest")
+
+
+def test_ties_are_no_more_often(finished: Result) -> None:
+    alike = with_numbers(
+        finished, attention=(1, 0.5, 1.0), gradient=(1, 0.5, 1.0), product=(1, 0.5, 1.0)
+    )
+    text = words_of(alike)
+    assert (
+        "Of the 3 decisions that some, not all, items can flip, attention 100 %, the gradient "
+        "100 % and the product of attention and gradient 100 % are flipped with no more items than "
+        "the smallest set." in text
+    )
+    assert "more often" not in text
+    # As many is no win of either: three of the four that either order flips are ties.
+    pair = replace(
+        finished.pairs["attention", "random"],
+        judged=4, first_smaller=1, second_smaller=0, ties=3, p_sign=1.0,
+    )  # fmt: skip
+    pairs = finished.pairs | {("attention", "random"): pair}
+    assert words_of(replace(finished, pairs=pairs)).endswith(
+        "Attention is not told apart from a random order: it needs fewer items in 1 of the 4 "
+        "decisions that either flips, more in 0 and as many in 3 (sign test, p 1)."
+    )
+
+
+def test_a_share_that_is_not_everything_is_not_written_so() -> None:
+    written = {0.0: "0", 1.0: "100", 0.996: "99.6", 0.9996: "99.96", 0.001: "0.1", 0.41: "41"}
+    for value, text in written.items():
+        assert sentences.percent(value) == f"{text}\u00a0%"
+    assert sentences.percent(0.9999, 1) == "99.99\u00a0%"
+    assert sentences.percent(None) == "–"
+
+
+def test_two_premises_that_fail_are_both_told_once(tmp_path: Path) -> None:
+    class Even(HandMade):
+        def _chunk(self, rows: list[int]) -> Chunk:
+            batch = AttentionBatch(
+                torch.tensor([[1.0], [-3.0]]),
+                torch.tensor([0, 2]),
+                scores=torch.zeros(2),
+                head_weight=torch.tensor([[0.0], [1.0]]),
+                head_bias=torch.zeros(2),
+            )
+            return Chunk(batch, model_label=torch.tensor([1]))
+
+    run = experiment.run(Even(rows=[0]), FAST, tmp_path, name="x")
+    assert "1 of 1 decisions computed from" in sentences.verdict(run)
+    constant, one = sentences.notices(run)
+    assert constant.startswith("No verdict: attention is constant")
+    assert one.startswith("The model decides “bad” for every instance")
