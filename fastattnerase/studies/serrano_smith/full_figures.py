@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from fastattnerase.report.figures import STYLE, add_legend, fitted
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.statistics.shares import wilson
 from fastattnerase.studies.serrano_smith.config import CELLS, LEAST_DIFFERENCE, RULES
-from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, fill, looks
+from fastattnerase.studies.serrano_smith.figures import COLOURS, fill, looks
 from fastattnerase.studies.serrano_smith.grid import Grid
 from fastattnerase.studies.serrano_smith.result import Result
 
@@ -26,6 +27,8 @@ with needs("report"):
 
 _BINS = 10  # of Δα
 _MARKERS = {"random": "s", "attention": "o", "gradient": "^", "product": "D", "minimal": "*"}
+_LEGEND = 1.4  # inches of a legend's column
+_OWN_MARKERS = "vPXphd"  # of rankings of one's own, in turn
 _RULE_COLOURS = {"different": "#0072b2", "uniform": "#009e73", "legacy": "#c43c00"}
 
 Draw = Callable[[Axes, Result], None]
@@ -186,11 +189,15 @@ def medians(grid: Grid, quantity: Literal["fraction", "mass"], label: str) -> Fi
 
     def of(result: Result) -> Iterator[tuple[str, Estimate]]:
         for ranking, record in result.multi.items():
-            if ranking in NAMES:
-                spread = record.fraction if quantity == "fraction" else record.mass
-                yield ranking, spread.median
+            spread = record.fraction if quantity == "fraction" else record.mass
+            yield ranking, spread.median
 
-    return _dots(grid, of, label, NAMES, COLOURS, _MARKERS)
+    shown = looks(*grid.cells.values())
+    names = {ranking: look.name for ranking, look in shown.items()}
+    colours = {ranking: look.colour for ranking, look in shown.items()}
+    own = [ranking for ranking in shown if ranking not in _MARKERS]
+    markers = dict(zip(own, itertools.cycle(_OWN_MARKERS), strict=False))
+    return _dots(grid, of, label, names, colours, _MARKERS | markers)
 
 
 def pairs(grid: Grid) -> Figure:
@@ -252,7 +259,7 @@ def _dots(
                 [shown[key] for key in order],
                 [names[key] for key in order],
                 loc="outside lower center",
-                ncols=len(order),
+                ncols=min(len(order), max(1, int(size[0] // _LEGEND))),
             )
     return figure
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -21,6 +22,8 @@ from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import PAIRS, Config
 from fastattnerase.studies.serrano_smith.figures import looks
+from fastattnerase.studies.serrano_smith.full_figures import medians
+from fastattnerase.studies.serrano_smith.grid import arrange
 from fastattnerase.studies.serrano_smith.report import build
 from fastattnerase.studies.serrano_smith.result import load
 from fastattnerase.studies.serrano_smith.study import read_study
@@ -47,6 +50,7 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("study_rankings", None)
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 def test_it_is_erased_compared_and_shown(tmp_path: Path) -> None:
     config = Config(resamples=20, exhibits=3, rankings=(OWN, "greedy"))
     result = experiment.run(HandMade(), config, tmp_path / "run", name="hand-made")
@@ -66,6 +70,27 @@ def test_it_is_erased_compared_and_shown(tmp_path: Path) -> None:
     assert list(shown)[-1] == "minimal"
     assert shown[OWN].name == OWN
     assert len({look.colour for look in shown.values()}) == 7
+    table = pd.read_csv(tmp_path / "report" / "tables" / "multi_weight.csv")
+    assert table["ranking"].tolist()[-3:-1] == [OWN, "greedy"]
+    for quantity in ("fraction", "mass"):
+        [legend] = medians(arrange([result]), quantity, "median").legends
+        names = [text.get_text() for text in legend.get_texts()]
+        assert names == [look.name for look in shown.values()]
+
+
+@pytest.mark.usefixtures("undrawn_figures")
+def test_every_registered_ranking_is_in_tables_documents_and_figures(tmp_path: Path) -> None:
+    taken = ("random", "attention", "gradient", "product", "minimal")
+    others = tuple(name for name in RANKINGS if name not in taken)
+    assert len(others) >= 4
+    config = Config(resamples=5, rankings=(*others, OWN), random_orders=2)
+    result = experiment.run(HandMade(), config, tmp_path / "run", name="hand-made")
+    build([result], tmp_path / "report")
+    for name in ("multi_weight", "pairs"):
+        text = (tmp_path / "report" / "tables" / f"{name}.csv").read_text(encoding="utf-8")
+        assert [ranking for ranking in (*others, OWN) if ranking not in text] == []
+    page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert [ranking for ranking in (*others, OWN) if f"</span>{ranking}</th>" not in page] == []
 
 
 def test_runs_without_are_as_before(tmp_path: Path) -> None:
