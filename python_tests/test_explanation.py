@@ -123,6 +123,19 @@ def test_as_the_engine_says_of_every_kind() -> None:
         assert items["js"].to_numpy() == pytest.approx(result.single.js.numpy())
 
 
+@pytest.mark.parametrize(
+    ("data", "items"),
+    [
+        ({}, ("do", "n't", "good", ".", "Bad", "so")),
+        ({"sentences": "spaces"}, ("don't", "good.", "Bad", "so")),
+        ({"language": "xx"}, ("don't", "good", ".", "Bad", "so")),
+    ],
+)
+def test_texts_are_cut_as_in_training(data: dict[str, str], items: tuple[str, ...]) -> None:
+    [found] = fae.explain(loaded(**data), ["don't good. Bad so"])
+    assert found.items == items
+
+
 def test_the_table_has_a_row_an_item() -> None:
     found = fae.explain(loaded(), ["Good bad good", "", ["so", "odd"]], rankings=["attention"])
     table = found.to_pandas()
