@@ -106,9 +106,7 @@ def render(
     """
     found = dict.fromkeys(order.ranking for one in maps for order in one.orders)
     colours = itertools.cycle(_COLOURS)
-    shown = {
-        name: (looks or {}).get(name) or (name.replace("_", " "), next(colours)) for name in found
-    }
+    shown = {name: (looks or {}).get(name) or (name, next(colours)) for name in found}
     bars = [name for name in found if name not in (MINIMAL, _PLAIN)]
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fastattnerase.report"),
@@ -131,6 +129,7 @@ def render(
         documents=documents,
         kept=len(maps),
         bars=[{"name": shown[name][0], "colour": _triple(shown[name][1])} for name in bars],
+        first=bars[0] if bars else "",
         minimal=MINIMAL in found,
         curves=any(order.label_probabilities for one in maps for order in one.orders),
         sentences=sentences,
@@ -208,6 +207,7 @@ def _told(
     flips = order.first_flip > 0
     after = order.decision_probabilities[order.first_flip :] if flips else ()
     return {
+        "ranking": order.ranking,
         "name": looks[order.ranking][0],
         "colour": looks[order.ranking][1],
         "minimal": order.ranking == MINIMAL,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import mimetypes
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ from fastattnerase.extras import needs
 
 with needs("report"):
     import jinja2
+
+_KINDS = {".png": "image/png", ".svg": "image/svg+xml", ".csv": "text/csv"}
 
 
 def write(
@@ -65,7 +66,7 @@ def embedded(path: Path) -> str:
     """Give a file as an address that holds it, for `src`, or for `href` together with `download`.
 
     Args:
-        path: a picture or a table.
+        path: a PNG, SVG or CSV.
 
     Returns:
         A `data:` address.
@@ -78,5 +79,4 @@ def embedded(path: Path) -> str:
         ...     embedded(path)
         'data:text/csv;base64,YQ=='
     """
-    kind = mimetypes.types_map.get(path.suffix, "application/octet-stream")
-    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    return f"data:{_KINDS[path.suffix]};base64,{base64.b64encode(path.read_bytes()).decode()}"

@@ -20,7 +20,7 @@ from fastattnerase.statistics.attention import attention_weights
 from fastattnerase.studies.serrano_smith.config import SINGLE_RANKINGS, Config
 from fastattnerase.studies.serrano_smith.erasure import as_ints
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns
-from fastattnerase.studies.serrano_smith.result import Exhibit, Result
+from fastattnerase.studies.serrano_smith.result import Exhibit, Result, choosable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,9 +41,10 @@ class _Documents:
 def choose(source: Source, config: Config, folder: Path) -> tuple[Exhibit, ...]:
     """Choose documents by rule, not by eye: evenly spaced in the gap of the attention ranking.
 
-    One in six at least is a document that never flips under attention, where there is one. Besides
-    the exhibits, which are returned, others by the same rule are kept in documents.json, so that
-    there are `KEPT` where the data have so many; none where no exhibits are asked for.
+    They are of the instances that a part of their items flips, where there are enough. One in six
+    at least is a document that never flips under attention, where there is one. Besides the
+    exhibits, which are returned, others by the same rule are kept in documents.json, so that there
+    are `KEPT` where the data have so many; none where no exhibits are asked for.
 
     Args:
         source: the instances.
@@ -57,6 +58,9 @@ def choose(source: Source, config: Config, folder: Path) -> tuple[Exhibit, ...]:
     table = read_columns(folder, "multi", ["row", "gap", "first_flip"], "attention").merge(
         n, on="row"
     )
+    smallest = read_columns(folder, "multi", ["row", "fraction"], MINIMAL)
+    part = smallest.loc[choosable(smallest["fraction"]), "row"]
+    table["part"] = table["row"].isin(part)
     table = table[table["n"] <= min(_EXHIBIT_ITEMS, 3 * table["n"].median())]
     exhibits = _evenly(table, config.exhibits)
     # The exhibits come first; a document is kept once.
@@ -121,11 +125,13 @@ def documents(result: Result) -> tuple[HeatMap, ...]:
 
 
 def _evenly(table: pd.DataFrame, count: int) -> list[int]:
-    """Choose rows evenly spaced in the gap, one in six of those that never flip."""
+    """Choose rows evenly spaced in the gap, and one in six of those that never flip."""
     flips = table[table["first_flip"] > 0].sort_values(["gap", "first_flip", "row"])
     never = table[table["first_flip"] < 0].sort_values("row")
     still = min(len(never), -(-count // 6))
     moving = min(len(flips), count - still)
+    if flips["part"].sum() >= moving:  # elsewhere every order needs all items
+        flips = flips[flips["part"]]
     places = np.unique(np.linspace(0, max(len(flips) - 1, 0), moving).round().astype(int))
     rows: list[int] = flips["row"].to_numpy()[places].tolist() if moving else []
     return [*rows, *never["row"].to_numpy()[:still].tolist()]

@@ -77,6 +77,17 @@ def test_exhibits_come_first_and_each_document_once(result: Result, tmp_path: Pa
     assert len(kept) == len({one.row for one in kept}) >= KEPT
 
 
+def test_exhibits_have_something_to_choose_where_there_is(tmp_path: Path) -> None:
+    # Of the instances by hand, (1, 1) flips only where nothing is left.
+    source = HandMade(rows=[3, 3, 3, 3, 0, 1, 2, 3])
+    three = Config(resamples=5, exhibits=3)
+    run = experiment.run(source, three, tmp_path / "three", name="x")
+    assert sorted(exhibit.row for exhibit in run.exhibits) == [4, 5, 6]
+    assert len(documents(run)) == 8
+    four = experiment.run(source, replace(three, exhibits=4), tmp_path / "four", name="x")
+    assert len(four.exhibits) == 4
+
+
 def test_no_documents_where_none_are_asked_for_or_there_is_no_text(tmp_path: Path) -> None:
     class Silent(HandMade):
         def _chunk(self, rows: list[int]) -> Chunk:

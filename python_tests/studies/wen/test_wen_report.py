@@ -62,9 +62,15 @@ def test_page_figures_and_tables(study: tuple[Path, Path]) -> None:
     found = Page(page)
     found.loads_nothing()
     sections = [at["id"] for tag, at in found.elements if tag == "section"]
-    assert [link[1:] for link in found.links if link.startswith("#")] == sections
+    listed = [link[1:] for link in found.links if link.startswith("#")][: len(sections)]
+    assert listed == sections
     pictures = [link for link in found.links if link.startswith("data:image/png;base64,iVBOR")]
     assert len(pictures) == len(list((report / "figures").glob("*.png")))
+    of = pd.read_csv(report / "tables" / "claims.csv", keep_default_na=False)["agrees"]
+    yes, partly, no, none = ((of == verdict).sum() for verdict in ("yes", "partly", "no", ""))
+    part = f", {partly} in part" if partly else ""
+    told = f"Of {len(of)} statements, {yes} agree{part}, {no} disagree, and {none} cannot be judged"
+    assert told in found.words()
     for text in ("Table 2", "Table 3", "Table 4", "Table 5", "Δ plain", "largest weight"):
         assert text in page or text.capitalize() in page, text
     table = pd.read_csv(report / "tables" / "table_2.csv")
