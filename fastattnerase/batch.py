@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.backends.checks import check_offsets
-from fastattnerase.head import Head, binary_head, linear_head, linear_layer, takes_rows
+from fastattnerase.head import Head, binary_head, dtype_of, linear_head, linear_layer, takes_rows
 from fastattnerase.packing import Packed, check_items, pack_list, pack_padded
 from fastattnerase.tensor_checks import (
     check_devices,
@@ -41,7 +41,7 @@ class AttentionBatch:
             and bias; or a callable `head(pooled [M, D], instance [M]) -> logits [M, C]` (pooled
             [M, H, Dh] with several heads), where `instance` is the row of the batch as first built,
             in slices too; or a module or function of the pooled vectors alone, such as an
-            `nn.Sequential`.
+            `nn.Sequential`. A module is given them in the float type of its parameters.
         ids: what random orders depend on, [B], int64; 0 … B - 1 by default, kept by slices.
 
     Raises:
@@ -404,7 +404,7 @@ class AttentionBatch:
     def call_head(self, pooled: Tensor, instances: Tensor) -> Tensor:
         """Call the callable head on pooled vectors [M, H, D] of instances [M]: logits [M, C]."""
         head: Any = self.head
-        given = pooled if self._several else pooled[:, 0]
+        given = (pooled if self._several else pooled[:, 0]).to(dtype_of(head))
         rows = (self._rows[instances],) if self._head_takes_rows else ()
         logits: Tensor = head(given, *rows)
         return logits

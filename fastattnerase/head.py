@@ -53,8 +53,13 @@ def takes_rows(head: Head) -> bool:
     A second argument that may be left out is for rows only where it is called `instance`: it could
     mean anything, such as a mask, and is refused.
     """
+    if isinstance(head, type):
+        raise TypeError(f"head: given the class {head.__name__}, needed one that is made of it")
     if not callable(head):
-        raise TypeError(f"head: given {type(head).__name__}, needed a callable")
+        where = "; a weight is head_weight=…" if isinstance(head, Tensor) else ""
+        raise TypeError(
+            f"head: given {type(head).__name__}, needed a callable, such as a module{where}"
+        )
     inner: Any = getattr(head, "_orig_mod", head)  # of torch.compile
     function = inner.forward if isinstance(inner, nn.Module) else inner
     try:
@@ -72,6 +77,12 @@ def takes_rows(head: Head) -> bool:
         names = ", ".join(signature.parameters)
         raise ValueError(f"head: given {name}({names}), needed {_FORM}")
     return both
+
+
+def dtype_of(head: Head | None) -> torch.dtype | None:
+    """Find the float type that a module computes in; None of a function, or without parameters."""
+    parameters = head.parameters() if isinstance(head, nn.Module) else ()
+    return next((p.dtype for p in parameters if p.is_floating_point()), None)
 
 
 def _binds(signature: inspect.Signature, count: int) -> bool:

@@ -57,8 +57,8 @@ def capture(
         scores: where `e`, before the softmax, is: [B, N], [B, N, 1] or [B, 1, N], or [B, N, H].
         weights: where `a`, after the softmax, is, instead of scores; of the same shapes.
         head: where the module is that maps the pooled vector to logits; or a function, or
-            (head_weight, head_bias), as of `AttentionBatch`. A linear layer is taken as its weight
-            and bias.
+            (head_weight, head_bias), as of `AttentionBatch` (of `binary_head`, where the model has
+            one logit). A linear layer is taken as its weight and bias.
         mask: true (or 1) where an item is, [B, N]: the name of an argument of `model.forward`, or a
             function that is called with what the model is called with, such as
             `lambda tokens: tokens != 0`. All are items by default.

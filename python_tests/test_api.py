@@ -185,6 +185,37 @@ def test_modules_and_functions_of_the_pooled_vectors_alone():
         )
 
 
+def test_a_module_is_given_vectors_in_its_own_float_type():
+    torch.manual_seed(0)
+    module = Layers()
+    expected = fae.erase_prefixes(holes(head=module), ["gradient"], logits=True)
+    for dtype in (torch.bfloat16, torch.float64):
+        result = fae.erase_prefixes(holes(head=Layers().to(dtype)), ["gradient"], logits=True)
+        assert result.logits.dtype == torch.float32
+        assert result.logits.isfinite().all()
+    result = fae.erase_prefixes(holes(head=module.double()), ["gradient"], logits=True)
+    torch.testing.assert_close(result.logits, expected.logits)
+    assert torch.equal(result.first_flip, expected.first_flip)
+
+
+def test_one_logit_of_a_module_is_told():
+    with pytest.warns(UserWarning, match=r"head: one class, so nothing can flip; .* are \[0, z\]"):
+        fae.erase_prefixes(holes(head=nn.Sequential(nn.Linear(6, 1))), "attention")
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (nn.Linear, "head: given the class Linear, needed one that is made of it"),
+        (torch.eye(3, 6), "head: given Tensor, needed a callable, .*; a weight is head_weight=…"),
+        ("classify", "head: given str, needed a callable, such as a module"),
+    ],
+)
+def test_what_is_no_head_is_named(head, message):
+    with pytest.raises(TypeError, match=message):
+        holes(head=head)
+
+
 def test_rows_are_passed_where_they_are_meant():
     seen = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import cached_property
 
@@ -47,6 +48,12 @@ class CheckedHead:
             raise ValueError(
                 f"head: given {logits.shape[1]} classes after {self._classes}, needed the same "
                 "number at every call"
+            )
+        if self._classes is None and logits.shape[1] == 1:
+            warnings.warn(
+                "head: one class, so nothing can flip; the logits of a model with one logit z are "
+                "[0, z]",
+                stacklevel=2,
             )
         self._classes = logits.shape[1]
         finite = pooled.detach().isfinite().flatten(1).all(1)  # [M]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args, overload
 
 import torch
@@ -195,6 +195,10 @@ def sweep(
         raise ValueError(f"direction: given {direction!r}, needed 'erase' or 'keep'")
     if isinstance(curves, str):
         curves = (curves,)
+    for name, given in (("rankings", rankings), ("curves", curves)):
+        if not isinstance(given, Iterable):
+            raise TypeError(f"{name}: given {type(given).__name__}, needed one or a sequence")
+    curves = tuple(curves)
     wants = 0
     for curve in curves:
         if curve not in _CURVE_BIT:
