@@ -6,7 +6,9 @@ import contextlib
 import errno
 import io
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -14,13 +16,16 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 
 from fastattnerase.cli.interrupts import INTERRUPTED, MESSAGE, at_work
 from fastattnerase.extras import MissingPackageError
+from fastattnerase.runs.progress import TimeLeft
+from fastattnerase.runs.undrawn import share_of
 
 # Writing into an open file says no name: no space, over a quota, over the largest file allowed.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -29,6 +34,8 @@ USER_ERROR = 2
 # Names and folders are the user's: brackets and colons in them are no markup.
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+_REDRAWN = 0.05  # seconds between two moves of a bar
 
 
 class UsageError(ValueError):
@@ -80,14 +87,87 @@ def fail(message: str, code: int = USER_ERROR) -> None:
     raise typer.Exit(code) from None
 
 
-def progress() -> Progress:
-    """Make progress bars that say how much time is left."""
-    return Progress(
+class Stages:
+    """Draws a bar for each stage of a command, and one estimate of the time that is left.
+
+    It is what stages report to. Bars are drawn within `with`, which a command may leave to print
+    something and enter again.
+
+    Args:
+        costs: the stages, how long each takes against the others.
+
+    Example:
+        >>> from fastattnerase.cli.console import Stages
+        >>> stages = Stages({"erasing": 2, "drawing intervals": 1})
+        >>> with stages:
+        ...     stages("erasing", 10, 10)
+    """
+
+    def __init__(self, costs: Mapping[str, float]) -> None:
+        self._left = TimeLeft(costs)
+        self.bars = _bars()
+        self._tasks: dict[str, TaskID] = {}
+        self._drawn = 0.0
+
+    def __enter__(self) -> Stages:
+        self.bars, self._tasks = _bars(), {}
+        self.bars.start()
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:  # what is not at its end goes on later, in bars of its own
+            for task in self.bars.tasks:
+                if not task.finished:
+                    self.bars.remove_task(task.id)
+        self.bars.stop()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Move the bar of a stage."""
+        self._left.at(stage, done / total if total else 1.0)
+        now = time.monotonic()
+        if stage not in self._tasks:
+            for task in self._tasks.values():
+                self.bars.update(task, left="")
+            self._tasks[stage] = self.bars.add_task(stage, total=total, left="")
+        elif done < total and now - self._drawn < _REDRAWN:
+            return
+        self._drawn = now
+        self.bars.update(self._tasks[stage], completed=done, total=total, left=self._left.text())
+
+
+class TrainingBars(Progress):
+    """Draws the bars of a training, and one estimate of the time that is left.
+
+    Args:
+        epochs: at most; the first bar counts them, the second documents of one.
+    """
+
+    def __init__(self, epochs: int) -> None:
+        super().__init__(*_columns(), console=err)
+        self._epochs = epochs
+        self._left = TimeLeft({"training": 1.0})
+
+    def update(self, *arguments: Any, **options: Any) -> None:
+        """Move a bar, and estimate anew."""
+        super().update(*arguments, **options)
+        tasks = self.tasks
+        self._left.at("training", share_of(tasks, self._epochs))
+        super().update(tasks[0].id, left=self._left.text())
+
+    def add_task(self, *arguments: Any, **options: Any) -> TaskID:
+        """Begin a bar."""
+        return super().add_task(*arguments, left="", **options)
+
+
+def _bars() -> Progress:
+    return Progress(*_columns(), console=err)
+
+
+def _columns() -> list[ProgressColumn]:
+    return [
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=err,
-    )
+        TextColumn("{task.fields[left]}", markup=False),
+    ]

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from fastattnerase.cli.console import out
+from fastattnerase.cli.console import Stages, out
 from fastattnerase.cli.erase import erase_and_print
-from fastattnerase.cli.inputs import Device, Seed, choose_device, model_source
+from fastattnerase.cli.inputs import OPENING, Device, Seed, choose_device, model_source
 from fastattnerase.cli.options import command
 from fastattnerase.cli.report import write_report
 from fastattnerase.cli.train import train_and_save
@@ -34,7 +34,7 @@ def demo(
     """
     from fastattnerase.data import demo_config
     from fastattnerase.models import ModelConfig, TrainConfig
-    from fastattnerase.studies.serrano_smith.config import Config
+    from fastattnerase.studies.serrano_smith.config import COSTS, REPORT_COSTS, Config
 
     started = time.monotonic()
     device = choose_device(device)
@@ -48,9 +48,12 @@ def demo(
                 epochs=8, patience=3, learning_rate=2e-3, batch_size=32, seed=seed
             )
             train_and_save(demo_config(), model, training, folder, device, name)
-            source, _ = model_source(folder, None, None, None, False, device)
-            results.append(erase_and_print(source, Config(seed=seed), folder / "erase", name))
-    page = write_report(results, out_folder / "report")
+            stages = Stages(OPENING | COSTS)
+            source, _ = model_source(folder, None, None, None, False, device, stages)
+            results.append(
+                erase_and_print(source, Config(seed=seed), folder / "erase", name, stages)
+            )
+    page = write_report(results, out_folder / "report", Stages(REPORT_COSTS))
     out.print(f"\nDone in {time.monotonic() - started:.0f} s. Open the report in a browser:")
     out.print(str(page.resolve()), style="bold", soft_wrap=True)
 

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
 
-from fastattnerase.cli.console import out, progress
+from fastattnerase.cli.console import Stages, out
 from fastattnerase.cli.inputs import (
+    LOADING,
+    OPENING,
     Device,
     Input,
     Name,
     Out,
     choose_backend,
-    choose_device,
     find_rankings,
     open_source,
     print_next,
 )
 from fastattnerase.cli.options import Offer, command
-from fastattnerase.studies.serrano_smith.config import Config
+from fastattnerase.studies.serrano_smith.config import COSTS, Config
 
 if TYPE_CHECKING:
     from fastattnerase.sources import Source
@@ -53,24 +54,24 @@ def erase(
     Serrano and Smith's two tests with the exact smallest set. The same command goes on after an
     interruption.
     """
-    choose_backend(config.backend)
-    find_rankings(config.rankings)
-    source, own, folder = open_source(given, choose_device(device), "erase")
-    result = erase_and_print(source, config, out_folder or folder, name or own)
+    stages = Stages(OPENING | COSTS)
+    with stages:
+        stages(LOADING, 0, 1)
+        choose_backend(config.backend)
+        find_rankings(config.rankings)
+    source, own, folder = open_source(given, device, "erase", stages)
+    result = erase_and_print(source, config, out_folder or folder, name or own, stages)
     print_next("report", result.folder)
 
 
-def erase_and_print(source: Source, config: Config, folder: Path, name: str) -> Result:
-    """Run the experiment with a progress bar, and print what it found."""
+def erase_and_print(
+    source: Source, config: Config, folder: Path, name: str, stages: Stages
+) -> Result:
+    """Run the experiment with progress bars, and print what it found."""
     from fastattnerase.studies.serrano_smith import experiment
 
-    with progress() as bars:
-        task = bars.add_task("erasing", total=len(source))
-
-        def show(done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total)
-
-        result = experiment.run(source, config, folder, name=name, on_progress=show)
+    with stages:
+        result = experiment.run(source, config, folder, name=name, report=stages)
     _summary(result)
     return result
 

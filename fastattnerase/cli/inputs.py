@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from fastattnerase.cli.console import UsageError, counted, err, out
+from fastattnerase.cli.console import Stages, UsageError, counted, out
 from fastattnerase.fields import one_of
+from fastattnerase.runs.progress import Report, tracked
 from fastattnerase.studies import STUDIES
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from fastattnerase.models import LoadedModel
     from fastattnerase.sources import Source
 
+
+LOADING, READING = "loading", "reading"
+# The stages before an experiment, against those of its own.
+OPENING = {LOADING: 1.0, READING: 6.0}
 
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of all random choices.")]
 Out = Annotated[
@@ -174,37 +179,51 @@ def print_next(command: str, folder: Path) -> None:
     out.print(Text.assemble("Next: ", (line, "bold")), soft_wrap=True)
 
 
-def open_source(given: Input, device: str, purpose: str) -> tuple[Source, str, Path]:
+def open_source(
+    given: Input, device: str, purpose: str, stages: Stages
+) -> tuple[Source, str, Path]:
     """Open what an experiment is run on.
 
     Args:
         given: The model with its data, or the tensors.
-        device: A device of torch.
+        device: The option --device.
         purpose: Name of the run's folder.
+        stages: Shows the stages of `OPENING`.
 
     Returns:
         The instances, their name in reports, and the folder where results go by default.
     """
     if given.model is not None:
         source, name = model_source(
-            given.model, given.data, given.text_column, given.label_column, given.unlabelled, device
-        )
+            given.model, given.data, given.text_column, given.label_column, given.unlabelled,
+            device, stages,
+        )  # fmt: skip
         folder = purpose if given.data is None else f"{purpose}-{stem(given.data)}"
         return source, name, given.model / folder
     name = stem(given.tensors)
-    source = tensor_source(given.tensors, given.tokens, given.classes, device)
+    source = tensor_source(given.tensors, given.tokens, given.classes, device, stages)
     return source, name, Path("runs") / f"{name}-{purpose}"
 
 
 def tensor_source(
-    tensors: Path | None, tokens: Path | None, classes: Sequence[str], device: str
+    tensors: Path | None,
+    tokens: Path | None,
+    classes: Sequence[str],
+    device: str,
+    stages: Stages,
 ) -> Source:
     """Open a file of tensors."""
-    from fastattnerase.sources import TensorSource
-
     assert tensors is not None  # one of both is given
-    source = TensorSource(tensors, device=device, tokens=tokens, classes=classes)
-    if uneven := source.uneven():
+    with stages:
+        stages(LOADING, 0, 1)
+        from fastattnerase.sources import TensorSource
+
+        source = TensorSource(tensors, device=choose_device(device), tokens=tokens, classes=classes)
+        stages(LOADING, 1, 1)
+        stages(READING, 0, 1)
+        uneven = source.uneven()
+        stages(READING, 1, 1)
+    if uneven:
         out.print(
             f"Note: the weights of {uneven:,} of {counted(len(source), 'instance')} do not sum to "
             "1; they are divided by their sum",
@@ -220,14 +239,19 @@ def model_source(
     label_column: str | None,
     unlabelled: bool,
     device: str,
+    stages: Stages,
 ) -> tuple[Source, str]:
     """Load a model with the documents to apply it to; give its name, too."""
-    from fastattnerase.models import load_model
-    from fastattnerase.sources import ModelSource
+    with stages:
+        stages(LOADING, 0, 1)
+        from fastattnerase.models import load_model
+        from fastattnerase.sources import ModelSource
 
-    loaded = load_model(folder, device=device)
-    with err.status("reading the texts"):
-        dataset, about = _documents(loaded, folder, data, text_column, label_column, unlabelled)
+        loaded = load_model(folder, device=choose_device(device))
+        stages(LOADING, 1, 1)
+        dataset, about = _documents(
+            loaded, folder, data, text_column, label_column, unlabelled, stages
+        )
     print_left_out(about.get("dropped", {}), dataset.truncated, loaded.data_config.max_tokens)
     source = ModelSource(
         loaded.model,
@@ -287,6 +311,7 @@ def _documents(
     text_column: str | None,
     label_column: str | None,
     unlabelled: bool,
+    report: Report,
 ) -> tuple[Dataset, dict[str, Any]]:
     """Encode the documents to erase from, and say where they came from."""
     from fastattnerase.data import encode, load_corpus, load_examples, tokenise
@@ -322,7 +347,7 @@ def _documents(
             "split": "all rows",
             "dropped": dropped,
         }
-    texts = tokenise(examples, **trained.tokenisation)
+    texts = tokenise(tracked(examples, len(examples), READING, report), **trained.tokenisation)
     dataset = encode(texts, loaded.vocabulary, max_tokens=trained.max_tokens)
     # Models saved by the library or by studies may lack the hash of their test split.
     judged = loaded.metadata.get("test_documents_hash")

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from fastattnerase.cli.console import counted, out, progress
+from fastattnerase.cli.console import Stages, counted, out
 from fastattnerase.cli.inputs import (
+    LOADING,
+    OPENING,
     Device,
     Input,
     Name,
     Out,
     choose_backend,
-    choose_device,
     open_source,
 )
 from fastattnerase.cli.options import command
-from fastattnerase.mi.config import Config
+from fastattnerase.mi.config import COSTS, Config
 
 if TYPE_CHECKING:
     from fastattnerase.mi import Result
@@ -45,16 +46,13 @@ def measure(
     """
     from fastattnerase import mi
 
-    choose_backend(config.backend)
-    source, own, folder = open_source(given, choose_device(device), "measure")
-    with progress() as bars:
-        task = bars.add_task("reading", total=len(source))
-
-        def show(done: int, total: int) -> None:
-            what = "reading" if done < total else "clustering"
-            bars.update(task, completed=done, total=total, description=what)
-
-        result = mi.run(source, config, out_folder or folder, name=name or own, on_progress=show)
+    stages = Stages(OPENING | COSTS)
+    with stages:
+        stages(LOADING, 0, 1)
+        choose_backend(config.backend)
+    source, own, folder = open_source(given, device, "measure", stages)
+    with stages:
+        result = mi.run(source, config, out_folder or folder, name=name or own, report=stages)
     files = mi.export(result)
     _show(result)
     for file in files:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastattnerase.cli.console import err, out
-from fastattnerase.cli.inputs import find_run
+from fastattnerase.cli.console import Stages, out
+from fastattnerase.cli.inputs import LOADING, find_run
 from fastattnerase.cli.options import command
+from fastattnerase.runs.progress import tracked
+from fastattnerase.studies.serrano_smith.config import REPORT_COSTS
 
 if TYPE_CHECKING:
     from fastattnerase.studies.serrano_smith.result import Result
@@ -33,15 +35,17 @@ def report(
     """Write one HTML page on one run or several side by side, with figures and tables as files."""
     from fastattnerase.studies.serrano_smith.result import load
 
-    results = [load(find_run(run)) for run in runs]
-    page = write_report(results, out_folder or results[0].folder / "report")
+    stages = Stages({LOADING: 1.0} | REPORT_COSTS)
+    with stages:
+        results = [load(find_run(run)) for run in tracked(runs, len(runs), LOADING, stages)]
+    page = write_report(results, out_folder or results[0].folder / "report", stages)
     out.print(str(page.resolve()), soft_wrap=True)
 
 
-def write_report(results: list[Result], folder: Path) -> Path:
+def write_report(results: list[Result], folder: Path, stages: Stages) -> Path:
     """Write the report on runs into a folder; give the page."""
     from fastattnerase.runs.lock import alone
     from fastattnerase.studies.serrano_smith.report import build
 
-    with alone(folder), err.status("writing the report"):
-        return build(results, folder)
+    with alone(folder), stages:
+        return build(results, folder, stages)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fastattnerase.cli.console import UsageError, counted, err, out, progress
+from fastattnerase.cli.console import TrainingBars, UsageError, counted, err, out
 from fastattnerase.cli.inputs import (
     DATA_FILES,
     Device,
@@ -153,7 +153,7 @@ def train_and_save(
     if data.vectors:
         out.print(f"{prepared.vectors_found:,} words have a vector")
     model = build_model(model_config, prepared.vocabulary, len(corpus.classes), prepared.embeddings)
-    with alone(folder), progress() as bars:
+    with alone(folder), TrainingBars(train_config.epochs) as bars:
         trained = train_model(
             model,
             prepared.train,

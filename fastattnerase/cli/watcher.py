@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from fastattnerase.cli.console import err
+from fastattnerase.runs.progress import TimeLeft
 
 if TYPE_CHECKING:
     from fastattnerase.runs.workspace import Record
@@ -32,11 +32,9 @@ class Watcher:
             transient=True,
         )
         self.bars: dict[str, TaskID] = {}
-        self.costs: dict[str, float] = {}
-        self.shares: dict[str, float] = {}
+        self.left = TimeLeft({})
         self.total = 0
         self.done = 0
-        self.started = time.monotonic()
 
     def __enter__(self) -> Watcher:
         self.progress.start()
@@ -47,41 +45,30 @@ class Watcher:
 
     def plan(self, costs: dict[str, float], done: int) -> None:
         """Units will run at these costs; so many more were finished before."""
-        self.costs = costs
+        self.left = TimeLeft(costs)
         self.total, self.done = len(costs) + done, done
         if done:
             verb = "was" if done == 1 else "were"
             err.print(f"{done} of {self.total} steps {verb} finished before")
-        self.started = time.monotonic()
 
     def at(self, key: str, share: float) -> None:
         """A unit has come so far."""
         if key not in self.bars:
             self.bars[key] = self.progress.add_task(key, total=1.0)
-        self.shares[key] = share
-        self.progress.update(self.bars[key], completed=share, description=f"{key}, {self._left()}")
+        self.left.at(key, share)
+        told = f"{key}, {self.left.text()}"
+        self.progress.update(self.bars[key], completed=share, description=told)
 
     def finished(self, key: str, record: Record) -> None:
         """A unit is finished."""
-        self.shares[key] = 1.0
+        self.left.at(key, 1.0)
         self.done += 1
         if key in self.bars:
             self.progress.remove_task(self.bars.pop(key))
         found = self.describe(record.numbers)
         err.print(
             f"[{self.done}/{self.total}] {key}: {record.seconds:.0f} s"
-            f"{', ' if found else ''}{found}; {self._left()}",
+            f"{', ' if found else ''}{found}; {self.left.text()}",
             markup=False,
             soft_wrap=True,
         )
-
-    def _left(self) -> str:
-        done = sum(self.costs.get(key, 0.0) * share for key, share in self.shares.items())
-        left = sum(self.costs.values()) - done
-        spent = time.monotonic() - self.started
-        if left <= 0:
-            return "nothing left"
-        if done <= 0 or spent < 1:
-            return "time left unknown yet"
-        seconds = spent * left / done
-        return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"

@@ -13,6 +13,10 @@ Search = Literal["largest", "smallest"]
 Exclude = Literal["masked", "zero_weight", "none"]
 CANDIDATES = (50, 75, 100, 150, 200)
 
+# The stages of a measurement, for who watches, and how long they take against each other.
+RANKING, CLUSTERING, MEASURING = "ranking states", "clustering", "measuring"
+COSTS = {RANKING: 2.0, CLUSTERING: 6.0, MEASURING: 2.0}
+
 _LEAST_SHUFFLES, _MOST_SHUFFLES = 20, 100_000  # fewer have no tails; all are in memory
 _MOST_RESTARTS = 1_000
 

@@ -16,19 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastattnerase.mi.clusters import Codebook, Labels, Quantised, quantise
-from fastattnerase.mi.config import Config
+from fastattnerase.mi.clusters import Quantised
+from fastattnerase.mi.config import CLUSTERING, MEASURING, Config
 from fastattnerase.mi.errors import MeasurementError
 from fastattnerase.mi.frames import frame
 from fastattnerase.mi.grouping import RankedStates, StreamItem, group
 from fastattnerase.mi.outputs import output_labels
 from fastattnerase.mi.ranks import RankChoice, choose_ranks
+from fastattnerase.mi.states import quantise_states
+from fastattnerase.runs.progress import Report, silent, tracked
 from fastattnerase.statistics.correlation import (
     Correlation,
     kendall_tau,
@@ -148,7 +151,11 @@ class Measurement:
 
 
 def measure(
-    stream: Iterable[StreamItem], config: Config | None = None, *, scratch: Path | None = None
+    stream: Iterable[StreamItem],
+    config: Config | None = None,
+    *,
+    scratch: Path | None = None,
+    report: Report = silent,
 ) -> Measurement:
     """Measure the mutual information between ranked hidden states and outputs.
 
@@ -160,6 +167,7 @@ def measure(
         stream: batches, or pairs of a batch and the model's logits: see `group`.
         config: the measurement; all defaults where absent.
         scratch: directory of the temporary files; the system's choice by default.
+        report: told how many ranks are clustered and measured, of how many; by default nobody is.
 
     Returns:
         The measurement.
@@ -193,10 +201,10 @@ def measure(
         directory=scratch,
         backend=config.backend,
     ) as ranked:
-        return _measure(ranked, config)
+        return _measure(ranked, config, report)
 
 
-def _measure(ranked: RankedStates, config: Config) -> Measurement:
+def _measure(ranked: RankedStates, config: Config, report: Report) -> Measurement:
     """Measure grouped states."""
     choice = choose_ranks(ranked, config)
     k = choice.ranks
@@ -216,12 +224,13 @@ def _measure(ranked: RankedStates, config: Config) -> Measurement:
         )
 
     output, outputs = output_labels(ranked, np.flatnonzero(used), config)  # [n]
-    quantised = _quantise_states(ranked, k, used, config)
+    quantised = quantise_states(ranked, k, used, config, partial(report, CLUSTERING))
+    report(CLUSTERING, 1, 1)  # a search ends with the first number of clusters that fits
     shuffled = shuffles_of(output[used], config.shuffles, config.seed)  # [S, used]
     place = np.cumsum(used) - 1  # [n], number among the used
     table: list[dict[str, Any]] = []
     control = np.empty((k, config.shuffles))
-    for r in range(k):
+    for r in tracked(range(k), k, MEASURING, report):
         states = quantised.labels[r]
         members = np.flatnonzero(used & (ranked.lengths > r))  # [n_r]
         found = mutual_information(states, output[members])
@@ -302,64 +311,6 @@ def _interval(sample: Floats, confidence: float) -> tuple[float, float, float]:
     tail = 50 * (1 - confidence)
     low, high = np.percentile(defined, [tail, 100 - tail])
     return float(defined.mean()), float(low), float(high)
-
-
-# --- states --------------------------------------------------------------------------------------
-
-
-def _quantise_states(
-    ranked: RankedStates, k: int, used: NDArray[np.bool_], config: Config
-) -> Quantised:
-    """Label the states of the used instances in every rank."""
-    sizes = [int(np.count_nonzero(used & (ranked.lengths >= rank))) for rank in range(1, k + 1)]
-
-    def states(group_: int) -> NDArray[np.float32]:
-        found = ranked.states(group_ + 1)
-        chosen = used[ranked.instances(group_ + 1)]
-        return found if chosen.all() else found[chosen]
-
-    options: dict[str, Any] = {"algorithm": config.algorithm, "restarts": config.restarts}
-
-    if config.codebook == "rank":
-
-        def fit(group_: int, clusters: int) -> Labels:
-            seed = _seed(config.seed, group_ + 1, clusters)
-            return Codebook(
-                states(group_), clusters, seed=seed, what=f"rank {group_ + 1}", **options
-            ).labels
-
-        return quantise(fit, sizes, clusters=config.clusters, candidates=config.candidates)
-
-    share = -(-config.codebook_samples // len(sizes))
-
-    def fit_shared(group_: int, clusters: int) -> Labels:
-        rng = np.random.default_rng([config.seed, clusters])
-        sample = np.concatenate(
-            [
-                states(r)[np.sort(rng.choice(n, min(n, share), replace=False))]
-                for r, n in enumerate(sizes)
-            ]
-        )
-        seed = _seed(config.seed, 0, clusters)
-        book = Codebook(
-            sample, clusters, seed=seed, what="the sample for the shared codebook", **options
-        )
-        return np.concatenate([book.assign(states(r)) for r in range(len(sizes))])
-
-    together = quantise(
-        fit_shared,
-        [sum(sizes)],
-        clusters=config.clusters,
-        candidates=config.candidates,
-        names=["the union of all ranks"],
-    )
-    labels = np.split(together.labels[0], np.cumsum(sizes)[:-1])
-    return Quantised(labels, together.clusters, together.passed, together.tried)
-
-
-def _seed(seed: int, rank: int, clusters: int) -> int:
-    """Derive a seed of k-means from these three alone."""
-    return int(np.random.SeedSequence([seed, rank, clusters]).generate_state(1)[0])
 
 
 # --- correlations --------------------------------------------------------------------------------

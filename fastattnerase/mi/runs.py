@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import fastattnerase as fae
-from fastattnerase.mi.config import Config
+from fastattnerase.mi.config import RANKING, Config
 from fastattnerase.mi.measurement import Measurement, Summary, measure
 from fastattnerase.runs import rundir
 from fastattnerase.runs.lock import alone
+from fastattnerase.runs.progress import Report, silent
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.sources import Source
 
@@ -62,7 +63,7 @@ def run(
     folder: Path,
     *,
     name: str,
-    on_progress: Callable[[int, int], None] | None = None,
+    report: Report = silent,
 ) -> Result:
     """Measure a source's instances and write everything into a run directory.
 
@@ -74,7 +75,7 @@ def run(
         config: the measurement.
         folder: the run directory; created where absent.
         name: of the model, for reports.
-        on_progress: called with (instances read, all instances).
+        report: told how far each stage of `config.COSTS` is.
 
     Returns:
         The finished run: `run.json`, `result.json` and a Parquet file for each table.
@@ -95,23 +96,22 @@ def run(
     state = {"kind": KIND, "config": settings, "source": source.describe()}
     with alone(folder):
         if not rundir.begin(folder, state, name=name, about={"classes": source.classes}):
-            _write(source, config, folder, on_progress or (lambda done, total: None))
+            _write(source, config, folder, report)
     return load(folder)
 
 
-def _write(
-    source: Source, config: Config, folder: Path, report: Callable[[int, int], None]
-) -> None:
+def _write(source: Source, config: Config, folder: Path, report: Report) -> None:
     """Measure, and write the tables and the result."""
 
     def batches() -> Iterator[fae.AttentionBatch]:
         done = 0
+        report(RANKING, done, len(source))
         for chunk in source.chunks(0):
             yield chunk.batch
             done += len(chunk.batch)
-            report(done, len(source))
+            report(RANKING, done, len(source))
 
-    measurement = measure(batches(), config, scratch=folder)
+    measurement = measure(batches(), config, scratch=folder, report=report)
     for table in TABLES:
         file = folder / f"{table}.parquet"
         partial = file.with_suffix(".partial")

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+_FIRST = 1.0  # second, after which a speed is known
+
 # Called when a stage begins, now and then, and at its end: its name, what is done, of how many.
 Report = Callable[[str, int, int], None]
 
@@ -16,7 +18,7 @@ def silent(stage: str, done: int, total: int) -> None:
     """Tell nobody how far a stage is."""
 
 
-def counted(items: Iterable[T], total: int, stage: str, report: Report) -> Iterator[T]:
+def tracked(items: Iterable[T], total: int, stage: str, report: Report) -> Iterator[T]:
     """Yield items, and report how many of them are done.
 
     Args:
@@ -29,8 +31,8 @@ def counted(items: Iterable[T], total: int, stage: str, report: Report) -> Itera
         The items.
 
     Example:
-        >>> from fastattnerase.runs.progress import counted
-        >>> for word in counted(["a", "b"], 2, "reading", print):
+        >>> from fastattnerase.runs.progress import tracked
+        >>> for word in tracked(["a", "b"], 2, "reading", print):
         ...     pass
         reading 0 2
         reading 1 2
@@ -110,7 +112,7 @@ class TimeLeft:
         self._now[part] = share
 
     def seconds(self) -> float | None:
-        """Give the seconds that are left; None as long as nothing is done."""
+        """Give the seconds that are left; None as long as the speed is unknown."""
         left = sum(cost * (1 - self._now.get(part, 0.0)) for part, cost in self._costs.items())
         if left <= 0:
             return 0.0
@@ -120,11 +122,13 @@ class TimeLeft:
             if part in self._costs
         )
         spent = self._clock() - self._started
-        return spent * left / done if done > 0 and spent > 0 else None
+        return spent * left / done if done > 0 and spent >= _FIRST else None
 
     def text(self) -> str:
         """Say how much time is left."""
         seconds = self.seconds()
         if seconds is None:
             return "time left unknown yet"
+        if seconds == 0:
+            return "nothing left"
         return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"

@@ -269,16 +269,29 @@ class PartialTables:
             partial.replace(file)
         self.count += 1
 
-    def merge(self, empty: Mapping[str, pa.Schema]) -> None:
-        """Write `NAME.parquet` with one row group a part, holding one part at a time in memory."""
+    def merge(
+        self,
+        empty: Mapping[str, pa.Schema],
+        report: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        """Write `NAME.parquet` with one row group a part, holding one part at a time in memory.
+
+        Args:
+            empty: the schema of each table.
+            report: told how many files of parts are copied, of how many.
+        """
         with needs("text"):
             import pyarrow.parquet as pq
+        done, files = 0, len(self.names) * self.count
+        report(done, files)
         for name in self.names:
             target = self.folder / f"{name}.parquet"
             partial = target.with_suffix(".partial")
             with pq.ParquetWriter(partial, empty[name], compression="zstd") as writer:
                 for part in range(self.count):
                     writer.write_table(self._read(_whole, self._file(name, part)))
+                    done += 1
+                    report(done, files)
             partial.replace(target)
 
     def discard(self) -> None:

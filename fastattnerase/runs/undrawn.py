@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastattnerase.extras import needs
 
 with needs("cli"):
-    from rich.progress import Progress
+    from rich.progress import Progress, Task
 
 
 class Reporting(Progress):
@@ -34,10 +34,27 @@ class Reporting(Progress):
     def update(self, *arguments: Any, **options: Any) -> None:
         """Move a bar, and report."""
         super().update(*arguments, **options)
-        tasks = [task for task in self.tasks if task.total]
-        if not tasks:
-            return
-        share = tasks[0].completed / (tasks[0].total or 1)
-        if self._epochs is not None and len(tasks) > 1:
-            share += tasks[1].completed / (tasks[1].total or 1) / self._epochs
-        self._report(min(share, 1.0))
+        self._report(share_of(self.tasks, self._epochs))
+
+
+def share_of(tasks: Sequence[Task], epochs: int | None = None) -> float:
+    """Give the share that is done, as the first bar has it.
+
+    Args:
+        tasks: the bars.
+        epochs: of a training, whose first bar counts epochs and second documents of one.
+
+    Example:
+        >>> from rich.progress import Progress
+        >>> bars = Progress(disable=True)
+        >>> for total, done in ((4, 1), (10, 5)):
+        ...     _ = bars.add_task("", total=total, completed=done)
+        >>> share_of(bars.tasks), share_of(bars.tasks, epochs=4)
+        (0.25, 0.375)
+    """
+    shares = [task.completed / task.total for task in tasks if task.total]
+    if not shares:
+        return 0.0
+    if epochs is not None and len(shares) > 1:
+        return min(shares[0] + shares[1] / epochs, 1.0)
+    return min(shares[0], 1.0)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+from runs.progress_record import Recorded
 from streams import random_batch
 
 from fastattnerase.mi import Config, MeasurementError, load, measure, run
+from fastattnerase.mi.config import COSTS, RANKING
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk
 
@@ -42,17 +46,14 @@ class Source:
 
 
 def test_a_run_is_the_measurement_written_down(tmp_path: Path) -> None:
-    source, seen = Source(), []
-    result = run(
-        source, CONFIG, tmp_path / "run", name="demo", on_progress=lambda *p: seen.append(p)
-    )
+    source = Source()
+    result = run(source, CONFIG, tmp_path / "run", name="demo")
     expected = measure([source.batch], CONFIG)
     for table in ("ranks", "correlations", "outputs", "instances"):
         pd.testing.assert_frame_equal(
             getattr(result.measurement, table), getattr(expected, table), check_exact=True
         )
     assert result.measurement.summary == expected.summary
-    assert seen == [(16, 40), (32, 40), (40, 40)]
     assert result.run.name == "demo"
     assert result.run.config["clusters"] == 6
     assert "scikit-learn" in result.run.versions
@@ -65,6 +66,16 @@ def test_a_run_is_the_measurement_written_down(tmp_path: Path) -> None:
         "result.json",
         "run.json",
     ]
+
+
+@pytest.mark.parametrize("clusters", [6, "largest"])
+@pytest.mark.parametrize("codebook", ["rank", "shared"])
+def test_every_stage_reports_to_its_end(clusters: Any, codebook: Any, tmp_path: Path) -> None:
+    config = replace(CONFIG, clusters=clusters, codebook=codebook, candidates=(2, 6))
+    seen = Recorded()
+    run(Source(), config, tmp_path, name="demo", report=seen)
+    seen.check(COSTS)
+    assert seen.stages[RANKING] == [(0, 40), (16, 40), (32, 40), (40, 40)]
 
 
 def test_a_finished_run_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path) -> None:

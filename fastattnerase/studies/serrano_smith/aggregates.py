@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 import fastattnerase as fae
 from fastattnerase.extras import needs
-from fastattnerase.runs.progress import Report, silent
 from fastattnerase.statistics.bootstrap import Bootstrap
 from fastattnerase.statistics.paired import compare
 from fastattnerase.statistics.shares import majority
@@ -43,7 +42,6 @@ from fastattnerase.studies.serrano_smith.result import (
 with needs("text"):
     import pandas as pd
 
-INTERVALS = "drawing intervals"  # the stage, for who watches
 # How many samples each function describes.
 _UNIFORM, _SINGLE, _MULTI = 2, 9, 6
 
@@ -56,7 +54,7 @@ def aggregate(
     config: Config,
     head: Head,
     exhibits: tuple[Exhibit, ...],
-    report: Report = silent,
+    report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Aggregates:
     """Summarise the per-instance tables of a run directory, with bootstrap intervals.
 
@@ -65,7 +63,7 @@ def aggregate(
         config: resampling.
         head: of the classifier.
         exhibits: documents to show.
-        report: told how many of the samples have their intervals.
+        report: told how many samples have their intervals, of how many.
 
     Returns:
         The aggregates. Instances that never flip are left out of fraction, mass and gap for each
@@ -82,12 +80,12 @@ def aggregate(
     def tell() -> None:
         nonlocal done
         done += 1
-        report(INTERVALS, done, samples)
+        report(done, samples)
 
     bootstrap = Bootstrap(
         seed=config.seed, resamples=config.resamples, confidence=config.confidence, tell=tell
     )
-    report(INTERVALS, done, samples)
+    report(done, samples)
     return Aggregates(
         _counts(folder, flips, smallest),
         _uniform(folder, bootstrap),

@@ -28,6 +28,14 @@ KIND = "serrano_smith"  # what run.json says the run is
 FORMAT = 2
 LEAST_DIFFERENCE = 1e-9  # smaller differences of two divergences are rounding
 
+# The stages of the experiment, for who watches.
+ERASING, TABLES, DOCUMENTS = "erasing", "writing tables", "choosing documents"
+INTERVALS = "drawing intervals"
+# How long they take against each other where instances are many.
+COSTS = {ERASING: 6.0, TABLES: 1.0, DOCUMENTS: 0.2, INTERVALS: 3.0}
+DRAWING, LISTING, WRITING = "drawing figures", "writing the tables", "writing the page"
+REPORT_COSTS = {DRAWING: 8.0, LISTING: 0.5, WRITING: 1.0}
+
 RandomItem = Literal["different", "uniform", "legacy"]
 NeverFlips = Literal["left_out", "minus_one", "one"]
 NEVER: dict[str, float] = {"left_out": math.nan, "minus_one": -1.0, "one": 1.0}

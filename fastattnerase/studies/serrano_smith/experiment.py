@@ -8,18 +8,28 @@ expectation over the random item under each rule of drawing it, and the exact mi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fastattnerase.extras import needs
 from fastattnerase.runs import rundir
 from fastattnerase.runs.lock import alone
+from fastattnerase.runs.progress import Report, silent
 from fastattnerase.runs.records import to_json
 from fastattnerase.sources import Source
 from fastattnerase.studies.serrano_smith import exhibits
 from fastattnerase.studies.serrano_smith.aggregates import aggregate
-from fastattnerase.studies.serrano_smith.config import FORMAT, KIND, Config
+from fastattnerase.studies.serrano_smith.config import (
+    DOCUMENTS,
+    ERASING,
+    FORMAT,
+    INTERVALS,
+    KIND,
+    TABLES,
+    Config,
+)
 from fastattnerase.studies.serrano_smith.erasure import head_bias, measure
 from fastattnerase.studies.serrano_smith.instance_tables import schemas
 from fastattnerase.studies.serrano_smith.result import Head, Result, load
@@ -36,7 +46,7 @@ def run(
     folder: Path,
     *,
     name: str,
-    on_progress: Callable[[int, int], None] | None = None,
+    report: Report = silent,
 ) -> Result:
     """Erase, measure, aggregate, and write everything into a run directory.
 
@@ -50,7 +60,7 @@ def run(
         config: the experiment.
         folder: the run directory; created where absent.
         name: of the model, for reports.
-        on_progress: called with (instances done, all instances).
+        report: told how far each stage of `config.COSTS` is.
 
     Returns:
         The finished run.
@@ -96,7 +106,7 @@ def run(
     }
     with alone(folder):
         if not rundir.begin(folder, state, name=name, about={"classes": source.classes}):
-            _write(source, config, folder, state, on_progress or (lambda done, total: None))
+            _write(source, config, folder, state, report)
     return load(folder)
 
 
@@ -105,13 +115,13 @@ def _write(
     config: Config,
     folder: Path,
     state: Mapping[str, Any],
-    report: Callable[[int, int], None],
+    report: Report,
 ) -> None:
     """Erase what is left of the instances, and write the tables and the result."""
     kinds = schemas(config)
     tables = rundir.PartialTables(folder, list(kinds), state)
     done = tables.rows()
-    report(done, len(source))
+    report(ERASING, done, len(source))
     pending: list[dict[str, pa.Table]] = []
     for chunk in source.chunks(done):
         pending.append(measure(chunk, config, first_row=done))
@@ -119,12 +129,14 @@ def _write(
         if sum(part["instances"].num_rows for part in pending) >= _PART:
             tables.append(_concatenate(pending))
             pending.clear()
-        report(done, len(source))
+        report(ERASING, done, len(source))
     if pending:
         tables.append(_concatenate(pending))
-    tables.merge(kinds)
+    tables.merge(kinds, partial(report, TABLES))
+    report(DOCUMENTS, 0, 1)
     shown = exhibits.choose(source, config, folder)
-    found = aggregate(folder, config, _head(source), shown)
+    report(DOCUMENTS, 1, 1)
+    found = aggregate(folder, config, _head(source), shown, partial(report, INTERVALS))
     rundir.write_json(folder / rundir.RESULT, to_json(found))
     tables.discard()
 

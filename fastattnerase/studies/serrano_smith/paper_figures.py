@@ -9,6 +9,7 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,20 @@ _MODELS: dict[str, Callable[[Architecture], bool]] = {
     "figure-05": lambda parts: parts.encodes and parts != _NO_FIGURE_5,
     "figure-06": lambda parts: not parts.encodes,
 }
+# What the figures draw.
+_DRAWN = {
+    "figure-03": "sample",
+    "figure-04": "negatives",
+    "figure-05": "fraction",
+    "figure-06": "fraction",
+    "figure-07": "sample",
+    "figure-08": "negatives",
+    "figure-09": "attention",
+    "figure-10": "fraction",
+    "figure-11": "mass",
+    "figure-12": "gradient",
+    "figure-13": "product",
+}
 _BINS, _OF_BIN = 200, 10
 _MOST_BINS = 50
 
@@ -51,21 +66,23 @@ def figures(grid: Grid) -> Iterator[tuple[str, Figure]]:
         grid: the runs.
 
     Yields:
-        `figure-03` … `figure-13` with their figures. Figures 3 and 4 show the HANrnn, 5 the
-        models with an encoder but the HANconv, 6 those without encoder, the others all; where none
-        of the wanted models is there, all are shown.
+        `figure-03` … `figure-13` with their figures, one for all that show the same. Figures 3 and
+        4 show the HANrnn, 5 the models with an encoder but the HANconv, 6 those without encoder,
+        the others all; where none of the wanted models is there, all are shown.
     """
-    yield "figure-03", panels(grid, models_of("figure-03", grid), draw_sample)
-    yield "figure-04", panels(grid, models_of("figure-04", grid), draw_negatives)
-    yield "figure-05", boxes(grid, models_of("figure-05", grid), "fraction")
-    yield "figure-06", boxes(grid, models_of("figure-06", grid), "fraction")
-    yield "figure-07", panels(grid, grid.models, draw_sample)
-    yield "figure-08", panels(grid, grid.models, draw_negatives)
-    yield "figure-09", contingencies(grid, grid.models, "attention")
-    yield "figure-10", boxes(grid, grid.models, "fraction")
-    yield "figure-11", boxes(grid, grid.models, "mass")
-    yield "figure-12", contingencies(grid, grid.models, "gradient")
-    yield "figure-13", contingencies(grid, grid.models, "product")
+    draw: dict[str, Callable[[tuple[str, ...]], Figure]] = {
+        "sample": partial(panels, grid, draw=draw_sample),
+        "negatives": partial(panels, grid, draw=draw_negatives),
+        "fraction": partial(boxes, grid, column="fraction"),
+        "mass": partial(boxes, grid, column="mass"),
+        **{name: partial(contingencies, grid, ranking=name) for name in SINGLE_RANKINGS},
+    }
+    drawn: dict[tuple[str, tuple[str, ...]], Figure] = {}
+    for name, what in _DRAWN.items():
+        key = what, models_of(name, grid)
+        if key not in drawn:
+            drawn[key] = draw[what](key[1])
+        yield name, drawn[key]
 
 
 def models_of(figure: str, grid: Grid) -> tuple[str, ...]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fastattnerase.extras import needs
 from fastattnerase.report import heatmap, page
-from fastattnerase.report.figures import inline
+from fastattnerase.report.figures import FORMATS, inline
 from fastattnerase.report.figures import save as save_figure
 from fastattnerase.report.tables import save as save_table
+from fastattnerase.runs.progress import Report, silent, tracked
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith import (
     figures,
@@ -19,7 +22,12 @@ from fastattnerase.studies.serrano_smith import (
     paper_figures,
     sentences,
 )
-from fastattnerase.studies.serrano_smith.config import SINGLE_RANKINGS
+from fastattnerase.studies.serrano_smith.config import (
+    DRAWING,
+    LISTING,
+    SINGLE_RANKINGS,
+    WRITING,
+)
 from fastattnerase.studies.serrano_smith.exhibits import KEPT, documents
 from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange
@@ -30,6 +38,7 @@ from fastattnerase.studies.serrano_smith.tables import paper_tables, tables
 with needs("report"):
     import pandas as pd
     from markupsafe import Markup
+    from matplotlib.figure import Figure
 
 PAGE = "report.html"
 MOST_BYTES = 4_000_000  # of the documents in a page, all models together
@@ -79,13 +88,14 @@ _EXCLUDED = {
 }
 
 
-def build(results: Sequence[Result], folder: Path) -> Path:
+def build(results: Sequence[Result], folder: Path, report: Report = silent) -> Path:
     """Write a report on one run or several, side by side.
 
     Args:
         results: finished runs, with distinct names.
         folder: where to: `report.html`, `figures/*.{png,svg,pdf}`, `tables/*.{csv,tex}`, and in
             `paper` the paper's figures as PNG and PDF and its tables as CSV and LaTeX.
+        report: told how many figures are drawn and tables written, of how many.
 
     Returns:
         The page's path.
@@ -108,24 +118,31 @@ def build(results: Sequence[Result], folder: Path) -> Path:
         )
     for part in ("figures", "tables", "paper"):
         (folder / part).mkdir(parents=True, exist_ok=True)
+    count = len(figures.FIGURES) * (1 + len(results)) + len(_CAPTIONS)
+    drawn = _Drawn(partial(report, DRAWING), count)
     for name, draw in figures.FIGURES.items():
-        save_figure(figures.side_by_side(draw, results), folder / "figures" / name)
+        drawn.save(figures.side_by_side(draw, results), folder / "figures" / name)
     grid = arrange(results)
     of_paper, better = [], []
     for name, figure in paper_figures.figures(grid):
-        save_figure(figure, folder / "paper" / name, kinds=("png", "pdf"))
+        drawn.save(figure, folder / "paper" / name, kinds=("png", "pdf"))
         shown = ", ".join(paper_figures.models_of(name, grid))
         caption = _CAPTIONS[name].format(models=shown)
         of_paper.append(_picture(folder / "paper" / f"{name}.png", caption))
     for name, figure in full_figures.figures(grid):
-        save_figure(figure, folder / "figures" / name, kinds=("png", "pdf"))
+        drawn.save(figure, folder / "figures" / name, kinds=("png", "pdf"))
         better.append(_picture(folder / "figures" / f"{name}.png", _CAPTIONS[name]))
+    panels = {result.run.name: _panels(result, drawn) for result in results}
     medians = [picture for picture in better if picture["name"] == "figure-10-medians"]
     paper_form, own = paper_tables(grid), tables(results)
-    for place, made in (("tables", own), ("paper", paper_form)):
-        for name, table in made.items():
-            numbers = "%.1f" if name.startswith(("table-", "figure-")) else "%.4g"
-            save_table(table, folder / place / name, numbers)
+    made = [
+        (folder / place / name, table)
+        for place, of_place in (("tables", own), ("paper", paper_form))
+        for name, table in of_place.items()
+    ]
+    for path, table in tracked(made, len(made), LISTING, report):
+        numbers = "%.1f" if path.name.startswith(("table-", "figure-")) else "%.4g"
+        save_table(table, path, numbers)
     found, summary = findings(grid), summarise(results)
 
     return page.write(
@@ -138,8 +155,10 @@ def build(results: Sequence[Result], folder: Path) -> Path:
             "times": sentences.times,
         },
         models=[
-            _model(result, plain, MOST_BYTES // len(results))
-            for result, (_, plain) in zip(results, summary.models, strict=True)
+            _model(result, plain, panels[result.run.name], MOST_BYTES // len(results))
+            for result, (_, plain) in tracked(
+                zip(results, summary.models, strict=True), len(results), WRITING, report
+            )
         ],
         next_steps=summary.next_steps,
         medians=medians[0] if len(results) > _PANELS else None,
@@ -183,7 +202,51 @@ def _picture(path: Path, caption: str) -> dict[str, Any]:
     }
 
 
-def _model(result: Result, plain: str, most_bytes: int) -> dict[str, Any]:
+class _Drawn:
+    """Saves figures, each once, and reports how many there are.
+
+    Args:
+        report: told how many figures are drawn, of how many.
+        count: of the figures.
+    """
+
+    def __init__(self, report: Callable[[int, int], None], count: int) -> None:
+        self._report = report
+        self._count = count
+        self._done = 0
+        self._saved: dict[Figure, Path] = {}
+        report(0, count)
+
+    def save(self, figure: Figure, path: Path, kinds: Sequence[str] = FORMATS) -> None:
+        """Save a figure; one that was saved under another name is copied."""
+        before = self._saved.setdefault(figure, path)
+        if before == path:
+            save_figure(figure, path, kinds)
+        else:
+            for kind in kinds:
+                shutil.copyfile(f"{before}.{kind}", f"{path}.{kind}")
+        self.another()
+
+    def another(self) -> None:
+        """Count one more figure."""
+        self._done += 1
+        self._report(self._done, self._count)
+
+
+def _panels(result: Result, drawn: _Drawn) -> dict[str, Markup]:
+    """Draw the panels of a model for the page."""
+    found = {}
+    for name, draw in figures.FIGURES.items():
+        # Labels come from this module and names are escaped: the markup is ours.
+        label = f"{result.run.name}: {_LABELS[name]}"
+        found[name] = Markup(inline(figures.panel(draw, result), label))
+        drawn.another()
+    return found
+
+
+def _model(
+    result: Result, plain: str, panels: dict[str, Markup], most_bytes: int
+) -> dict[str, Any]:
     name = result.run.name
     shown = documents(result)
     return {
@@ -199,11 +262,7 @@ def _model(result: Result, plain: str, most_bytes: int) -> dict[str, Any]:
         "facts": sentences.facts(result),
         "typical_gap": sentences.typical_gap(result, "attention"),
         "paragraphs": sentences.paragraphs(result),
-        "figures": {
-            # Labels come from this module and names are escaped: the markup is ours.
-            figure: Markup(inline(figures.panel(draw, result), f"{name}: {_LABELS[figure]}"))
-            for figure, draw in figures.FIGURES.items()
-        },
+        "figures": panels,
         "documents": len(shown),
         # It escapes what it is given.
         "heat": Markup(

@@ -27,11 +27,13 @@ from fastattnerase.models import (
 )
 from fastattnerase.models.storage import read_tensors, write_tensors
 from fastattnerase.runs import rundir
+from fastattnerase.runs.progress import as_share
 from fastattnerase.runs.undrawn import Reporting
 from fastattnerase.runs.workspace import Report, Unit, Workspace
 from fastattnerase.sources import ModelSource
 from fastattnerase.statistics.shares import accuracy_beside, majority
 from fastattnerase.studies.serrano_smith import experiment
+from fastattnerase.studies.serrano_smith.config import COSTS, REPORT_COSTS
 from fastattnerase.studies.serrano_smith.result import Result, load
 from fastattnerase.studies.serrano_smith.rows import write_rows
 from fastattnerase.studies.serrano_smith.study import CorpusSpec, Study
@@ -367,7 +369,7 @@ class SerranoSmith(Workspace):
             self.study.config(),
             folder,
             name=f"{model} on {corpus.name}",
-            on_progress=lambda done, total: report(done / max(total, 1)),
+            report=as_share(report, COSTS),
         )
         counts = result.counts
         return {
@@ -387,7 +389,7 @@ class SerranoSmith(Workspace):
         # Only here, since drawing takes long to import.
         from fastattnerase.studies.serrano_smith.report import build
 
-        return {"page": build(self.results(), folder).name}
+        return {"page": build(self.results(), folder, as_share(report, REPORT_COSTS)).name}
 
     def results(self) -> list[Result]:
         """Load the finished runs of the study's models, also of those not chosen now."""
