@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.corpus import Corpus
 
 _NOTHING = {"", "nan", "none", "null", "na", "n/a", "<na>", "nat", "#n/a"}
 _WHOLE = re.compile(r"[+-]?\d+\.0+")
+_MOST = 20  # with more labels than this, texts are not searched for them
 _MANY = 10  # more classes than this are odd where they are few rows each
 _FEW_ROWS = 3
 
@@ -23,7 +25,8 @@ def odd_labels(corpus: Corpus, config: DataConfig) -> list[str]:
 
     Returns:
         A sentence for each oddity: a word for a missing value, such as `nan`, that is a class;
-        whole numbers written as `0.0` and `1.0`; nearly as many classes as rows.
+        whole numbers written as `0.0` and `1.0`; nearly as many classes as rows; texts in which
+        other rows seem to be.
 
     Example:
         >>> from fastattnerase.data.examples import Example
@@ -52,4 +55,19 @@ def odd_labels(corpus: Corpus, config: DataConfig) -> list[str]:
             f"column {column} has {len(classes):,} different labels in {rows:,} training rows; if "
             "another column has the labels, name it as --label-column"
         )
+    swallowed = [example for example in corpus.train if _has_rows(example.text, classes)]
+    if swallowed:
+        told.append(
+            f"{len(swallowed):,} of {rows:,} training texts have lines that end with a separator "
+            f"and a label, the first in row {swallowed[0].id + 1}: if these are rows of their own, "
+            'a quotation mark (") before them is not closed'
+        )
     return told
+
+
+def _has_rows(text: str, classes: Sequence[str]) -> bool:
+    """Whether a line of a text but the last ends as a row of a delimited file does."""
+    if len(classes) > _MOST:
+        return False
+    ends = tuple(f"{mark}{name}" for mark in ",;\t|" for name in classes)
+    return any(line.endswith(ends) for line in text.splitlines()[:-1])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from fastattnerase.data import Corpus, DataConfig, Example, odd_labels
+from fastattnerase.data import Corpus, DataConfig, Example, load_corpus, odd_labels
 
 CONFIG = DataConfig(label_column="mood")
 
@@ -45,3 +47,17 @@ def test_nearly_as_many_classes_as_rows() -> None:
 )
 def test_usual_labels_are_not_told_of(classes: list[str]) -> None:
     assert odd_labels(corpus(classes, [0, 1]), CONFIG) == []
+
+
+def test_a_quotation_mark_that_is_not_closed(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("text,mood\n" + '"an unclosed film,yes\na bad film,no\n' * 10)
+    config = DataConfig(path=str(path), label_column="mood", classes=("no", "yes"))
+    [told] = odd_labels(load_corpus(config), config)
+    assert told == (
+        "5 of 8 training texts have lines that end with a separator and a label, the first in row "
+        '1: if these are rows of their own, a quotation mark (") before them is not closed'
+    )
+    texts = ["no\nand yes\nno", "a,yes"]
+    rows = [Example(i, text, i) for i, text in enumerate(texts)]
+    assert odd_labels(Corpus(rows, [], [], ["no", "yes"]), config) == []

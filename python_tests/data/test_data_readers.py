@@ -283,3 +283,35 @@ def test_columns_that_no_separator_finds(tmp_path: Path) -> None:
     path.write_text(f"{'x' * 100_000},{'y' * 100_000}\n")  # as one field, longer than one may be
     with pytest.raises(MissingColumnError, match="has no column 'label'"):
         read(path, "label")
+
+
+def test_a_row_with_more_fields_than_the_header(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\na film, that,yes\nbad,no\n")
+    message = r"row 1: given 3 fields, needed 2, as the header line has; a text with ',' in it"
+    with pytest.raises(DataError, match=message):
+        read(path, "text", "label")
+    path.write_text("text,label\nbad,no\na film, that,yes\n")
+    with pytest.raises(DataError, match=r"cannot be parsed.*Expected 2 fields in line 3, saw 3"):
+        read(path, "text", "label")
+
+
+def test_a_separator_at_the_end_of_every_row(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\ngood,yes,\nbad,no,\n")
+    assert [row["label"] for row in read(path, "text", "label")] == ["yes", "no"]
+
+
+def test_a_json_array(tmp_path: Path) -> None:
+    """As pandas writes a table's records."""
+    path = tmp_path / "rows.json"
+    path.write_text('\ufeff[{"text": "a", "label": 1},\n {"label": 2, "text": "b", "x": 3}]')
+    assert read(path, "label", "text") == [{"label": 1, "text": "a"}, {"label": 2, "text": "b"}]
+    path.write_text('[\n  {"text": "a", "label": 1},\n  {"text": "b"}\n]')
+    with pytest.raises(DataError, match=r"rows\.json, object 2 has no column 'label'"):
+        read(path, "label", "text")
+
+
+def test_a_folder_for_a_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="given a folder, needed a file"):
+        find_reader(tmp_path)

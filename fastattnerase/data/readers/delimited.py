@@ -22,7 +22,7 @@ def _read(
 ) -> Iterator[Mapping[str, object]]:
     with needs("text"):
         import pandas as pd
-    separator = _find_separator(path, columns, separator, quoting)
+    separator, trailing = _find_separator(path, columns, separator, quoting)
     with open_text(path) as file:
         try:
             # Every field stays text: "NA" and "null" are words, "01" is not 1.
@@ -33,6 +33,7 @@ def _read(
                 keep_default_na=False,
                 na_filter=False,
                 index_col=False,
+                usecols=list(columns) if trailing else None,
                 quoting=quoting,
                 chunksize=_CHUNK_ROWS,
             )
@@ -49,33 +50,48 @@ def _read(
             raise DataError(f"{path} cannot be parsed: {str(error).strip()}") from error
 
 
-def _find_separator(path: Path, columns: Sequence[str], usual: str, quoting: Literal[0, 3]) -> str:
-    """Find what separates columns: the format's own, or another where the header has more of them.
+def _find_separator(
+    path: Path, columns: Sequence[str], usual: str, quoting: Literal[0, 3]
+) -> tuple[str, bool]:
+    """Find what separates columns, and whether one more of it ends each row.
 
-    A header that has a wanted column twice is refused: pandas would take the first, unasked.
+    It is the format's own, or another where the header has more of the columns. A header that has
+    a wanted column twice is refused, for pandas would take the first, unasked; so is a first row
+    with more fields than the header, for it would lose the last.
     """
-    headers = {usual: _header(path, usual, quoting)}
-    if not set(columns) <= set(headers[usual]):
+    heads = {usual: _head(path, usual, quoting)}
+    if not set(columns) <= set(heads[usual][0]):
         for separator in _SEPARATORS:
             with suppress(DataError):  # a field that is too long where nothing separates
-                headers[separator] = _header(path, separator, quoting)
-    found, header = max(
-        headers.items(), key=lambda own: (len(set(columns) & set(own[1])), len(own[1]))
+                heads[separator] = _head(path, separator, quoting)
+    found, (header, first) = max(
+        heads.items(), key=lambda own: (len(set(columns) & set(own[1][0])), len(own[1][0]))
     )
     twins = [column for column in columns if header.count(column) > 1]
     if twins:
         raise DataError(
             f"{path}: given several columns {', '.join(map(repr, twins))}, needed distinct names"
         )
-    return found
+    if any(first[len(header) :]) and set(columns) <= set(header):
+        raise DataError(
+            f"{path}, row 1: given {len(first)} fields, needed {len(header)}, as the header line "
+            f'has; a text with {found!r} in it stands in quotation marks (")'
+        )
+    return found, len(first) > len(header)
 
 
-def _header(path: Path, separator: str, quoting: Literal[0, 3]) -> list[str]:
+def _head(path: Path, separator: str, quoting: Literal[0, 3]) -> tuple[list[str], list[str]]:
+    """Read the header line and the first row; no row where there is none, or too long a field."""
     with open_text(path) as file:
+        rows = filter(None, csv.reader(file, delimiter=separator, quoting=quoting))
         try:
-            return next(filter(None, csv.reader(file, delimiter=separator, quoting=quoting)), [])
+            header = next(rows, [])
         except csv.Error as error:
             raise DataError(f"{path} cannot be parsed: {error}") from error
+        try:
+            return header, next(rows, [])
+        except csv.Error:
+            return header, []
 
 
 @register_reader("csv", (".csv",))

@@ -1,19 +1,24 @@
-"""JSON lines: one object a line."""
+"""JSON lines, one object a line, and JSON arrays of objects."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fastattnerase.data.errors import DataError
-from fastattnerase.data.files import open_text
+from fastattnerase.data.files import open_text, stream_json
 from fastattnerase.data.readers.registry import register_reader, require_columns
+
+_ARRAY = re.compile(r"\s*\[\s*(\{|\]|$)")  # how an array of objects begins
 
 
 @register_reader("jsonl", (".jsonl", ".ndjson", ".json"))
 def read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, object]]:
-    """Stream the rows of a file with one JSON object a line; blank lines are skipped.
+    """Stream the rows of a file with one JSON object a line, or with an array of them.
+
+    Blank lines are skipped.
 
     Args:
         path: the file, plain or `.xz`, `.gz`, `.zst`.
@@ -29,6 +34,9 @@ def read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, obje
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
+            if number == 1 and _ARRAY.match(line):
+                yield from _read_array(path, columns)
+                return
             try:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
@@ -46,3 +54,9 @@ def read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, obje
                 )
             require_columns(Path(f"{path}, line {number}"), columns, list(row))
             yield {column: row[column] for column in columns}
+
+
+def _read_array(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, object]]:
+    for number, row in enumerate(stream_json(path), start=1):
+        require_columns(Path(f"{path}, object {number}"), columns, list(row))
+        yield {column: row[column] for column in columns}

@@ -64,6 +64,8 @@ def find_reader(path: Path, name: str | None = None) -> Reader:
             raise DataError(f"reader: given {name!r}, needed one of {', '.join(sorted(READERS))}")
         return READERS[name]
     suffix = split_suffix(path)[0]
+    if path.is_dir() and suffix not in _SUFFIXES:
+        raise DataError(f"{path}: given a folder, needed a file")
     if suffix not in _SUFFIXES:
         raise DataError(
             f"{path}: given file type {suffix or '(no extension)'!r}, needed one of "
