@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import pkgutil
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from fastattnerase import rankings
 from fastattnerase.cli.app import app
 from fastattnerase.fields import documentation
 from fastattnerase.models import ATTENTIONS, ENCODERS, KINDS, MECHANISMS, ModelConfig
+from fastattnerase.studies.serrano_smith.config import RANKINGS, Config
 
 
 def invoke(*arguments: object, code: int = 0) -> Result:
@@ -89,6 +92,14 @@ def test_unknown_names_are_refused_before_the_data_are_read(
 ) -> None:
     result = invoke("train", "--data", tmp_path / "absent.csv", *arguments, code=2)
     assert message in " ".join(result.stderr.split())
+
+
+def test_the_help_names_every_ranking_that_is_not_compared_anyway() -> None:
+    text = documentation(Config)["rankings"]
+    files = {module.name for module in pkgutil.iter_modules(rankings.__path__)}
+    others = files - {*RANKINGS, "minimal", "base"}
+    assert others <= set(rankings.RANKINGS)
+    assert {name for name in others if f"`{name}`" not in text} == set()
 
 
 def test_the_help_names_every_part() -> None:

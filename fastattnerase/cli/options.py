@@ -227,7 +227,12 @@ class Command:
             parameters=[*signature.parameters.values(), version]
         )
         wrapped.__annotations__ = expanded.__annotations__ | {"version": version.annotation}
-        app.command(epilog=f"Example: [bold]{self.example}[/bold]")(wrapped)
+        # Rich would end lines where the docstring does.
+        text = "\n\n".join(
+            " ".join(paragraph.split())
+            for paragraph in (inspect.getdoc(self.function) or "").split("\n\n")
+        )
+        app.command(help=text, epilog=f"Example: [bold]{self.example}[/bold]")(wrapped)
 
 
 def command(example: str) -> Callable[[Callable[..., None]], Command]:
