@@ -184,6 +184,17 @@ def test_something_not_finite_is_said_and_harms_no_other_text() -> None:
     assert "undecided" in repr(text)
 
 
+def test_a_model_that_decides_otherwise_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = by_hand()
+    outputs = model.attention_outputs
+    monkeypatch.setattr(
+        model, "attention_outputs", lambda data: ((b, -z) for b, z in outputs(data))
+    )
+    [found] = fae.explain(model, ["good"], vocabulary=VOCABULARY, classes=CLASSES)
+    assert found.decision == "yes"
+    assert found.notes == ("the model itself decides 'no'",)
+
+
 def test_a_saved_model_its_folder_and_its_run(tmp_path: Path) -> None:
     folder = tmp_path / "train" / "reviews" / "flan"
     save_model(

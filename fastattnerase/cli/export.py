@@ -25,6 +25,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a run as CSV files in the field layout of Serrano and Smith's published code."""
+    from fastattnerase.runs.lock import alone
     from fastattnerase.studies.serrano_smith.published_layout import export as write
     from fastattnerase.studies.serrano_smith.result import load
 
@@ -36,5 +37,8 @@ def export(
             "--label-column, or with labels in the file of --tensors",
             soft_wrap=True,
         )
-    for path in write(result, out_folder or result.folder / "original"):
+    folder = out_folder or result.folder / "original"
+    with alone(folder):
+        files = write(result, folder)
+    for path in files:
         out.print(str(path), soft_wrap=True)

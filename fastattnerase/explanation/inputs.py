@@ -78,7 +78,9 @@ def _model_folder(folder: Path) -> Path:
         return folder  # without a model in it `load_model` says so
     config = read_json(folder / RUN)["source"].get("model_config")
     if config is None:
-        raise RunError(f"{folder}: given a run on tensors, needed one on a model: tensors no texts")
+        raise RunError(
+            f"{folder}: given a run on tensors, needed one on a model, which reads texts"
+        )
     # `erase` writes into the model's folder, a study's models lie beside its runs.
     study = Path(*("train" if part == "erase" else part for part in folder.absolute().parts))
     for near in (folder.absolute().parent, study):

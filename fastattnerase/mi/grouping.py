@@ -243,7 +243,7 @@ def _add(
     if exclude == "zero_weight":
         keep &= weights > 0
     elif exclude == "masked" and batch.scores is not None:
-        masked = (batch.scores == float("-inf")).reshape(len(keep), -1).all(dim=1)
+        masked = (batch.scores == float("-inf")).reshape(-1, batch.num_heads).all(dim=1)
         keep &= ~masked.cpu().numpy()
     ranked_items = np.flatnonzero(keep)
     finite = [np.isfinite(states).all(axis=1) for states in _states(values, ranked_items)]
@@ -286,7 +286,7 @@ def _weights(
     """
     given = batch.weights if batch.scores is None else batch.scores
     assert given is not None  # a batch has one of the two
-    flat = given.reshape(len(instance), -1)  # [T, H]
+    flat = given.reshape(-1, batch.num_heads)  # [T, H]
     if batch.scores is None and bool((flat < 0).any()):
         item = int((flat < 0).any(dim=1).long().argmax())
         raise MeasurementError(

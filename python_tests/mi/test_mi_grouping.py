@@ -280,6 +280,24 @@ def test_instances_that_are_not_finite_are_left_out_and_counted() -> None:
     refused("the stream held 6, 6 with something that is not finite", (huge, logits))
 
 
+def test_empty_masked_and_strange_instances_beside_one_another() -> None:
+    lost = -torch.inf
+    batch = fae.AttentionBatch(
+        torch.tensor([[1.0], [2.0], [3.0], [4.0], [torch.nan], [5.0], [6.0]]),
+        # One item; none; all masked; masked but for a score that is not a number; a state that is.
+        torch.tensor([0, 1, 1, 2, 4, 6, 7]),
+        scores=torch.tensor([0.0, lost, lost, torch.nan, 0.0, 1.0, 2.0]),
+        head_weight=torch.tensor([[0.0], [1.0]]),
+    )
+    for stream in ([batch], [batch[:3], batch[3:]], [batch[b : b + 1] for b in range(6)]):
+        with group(stream) as ranked:
+            assert ranked.rows.tolist() == [0, 5]
+            assert ranked.left_out.tolist() == [1, 2]
+            assert ranked.not_finite.tolist() == [3, 4]
+            assert ranked.states(1).tolist() == [[1.0], [6.0]]
+            assert ranked.excluded_items == 0
+
+
 def test_a_masked_state_may_be_anything_where_the_model_gives_its_logits() -> None:
     scores = torch.tensor([0.0, -torch.inf, 1.0, 0.0, 0.0, -1.0, 0.0, -torch.inf])
     batch = hand_made(scores=scores)
