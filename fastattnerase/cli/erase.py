@@ -91,7 +91,7 @@ def _summary(result: Result) -> None:
     for text in [*failed[:1], *(f"Note: {notice}" for notice in notices(result))]:
         out.print(text, soft_wrap=True)
     table = Table(title=result.run.name, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for title in ("ranking", "flip", "median erased", "over smallest set"):
+    for title in ("ranking", "flip", "median erased of these", "over smallest set"):
         table.add_column(title, justify="left" if title == "ranking" else "right")
     for ranking, record in result.multi.items():
         table.add_row(
@@ -101,5 +101,11 @@ def _summary(result: Result) -> None:
             times(typical_gap(result, ranking)),
         )
     out.print(table)
+    if any(record.fraction.median.value == 1 for record in result.multi.values()):
+        out.print(
+            "A median of 100\u00a0%: at least half of these flip only when everything is erased "
+            "and the bias alone decides.",
+            soft_wrap=True,
+        )
     if not failed:
         out.print(verdict(result), soft_wrap=True)

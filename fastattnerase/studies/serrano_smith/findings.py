@@ -23,6 +23,7 @@ class Finding(NamedTuple):
         model: the model, or the models that are compared.
         holds: whether it holds there.
         evidence: the numbers that say so.
+        tied: whether the two that are compared are equal, so that it neither holds nor fails.
     """
 
     claim: str
@@ -30,6 +31,7 @@ class Finding(NamedTuple):
     model: str
     holds: bool
     evidence: str
+    tied: bool = False
 
 
 def findings(grid: Grid) -> list[Finding]:
@@ -55,13 +57,14 @@ def findings(grid: Grid) -> list[Finding]:
 
 
 def tally(found: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Count for each claim in how many cases it holds."""
+    """Count for each claim in how many of its cases it holds, and in how many it is tied."""
     claims = dict.fromkeys(finding.claim for finding in found)
     return [
         {
             "claim": claim,
             "holds": sum(f.holds for f in found if f.claim == claim),
             "of": sum(f.claim == claim for f in found),
+            "tied": sum(f.tied for f in found if f.claim == claim),
         }
         for claim in claims
     ]
@@ -90,14 +93,17 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
                 model,
                 known[ranking] < known["attention"],
                 shown,
+                known[ranking] == known["attention"],
             )
     if len(known) == 4:
+        most = max(value for r, value in known.items() if r != "random")
         yield Finding(
             "A random order erases the largest median fraction (5.4)",
             corpus,
             model,
-            all(known["random"] > value for r, value in known.items() if r != "random"),
+            known["random"] > most,
             shown,
+            known["random"] == most,
         )
     pair = result.pairs["gradient", "attention"]
     wins, losses = pair.first_smaller, pair.second_smaller
@@ -121,6 +127,7 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
             model,
             share > 0.5,
             f"{percent(share, 1)} of {pair.judged}",
+            share == 0.5,
         )
     single = result.single["attention"]
     cells = single.contingency
@@ -131,6 +138,7 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
         cells["only_top"].count > cells["only_random"].count,
         f"only i* {percent(cells['only_top'].value, 1)}, only r "
         f"{percent(cells['only_random'].value, 1)}",
+        cells["only_top"].count == cells["only_random"].count,
     )
     yield Finding(
         "In most instances neither i* nor r flips the decision alone (4.2)",
@@ -176,4 +184,5 @@ def _of_two(
                 f"{first[0]}, {second[0]}",
                 low < high,
                 f"median {percent(high, 1)} with {more}, {percent(low, 1)} with {less}",
+                low == high,
             )

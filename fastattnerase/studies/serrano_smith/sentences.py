@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fastattnerase.studies.serrano_smith.config import CELLS
@@ -39,6 +41,11 @@ def percent(value: float | None, digits: int = 0) -> str:
     while digits < 4 and 0 < value < 1 and round(100 * value, digits) in (0, 100):
         digits += 1
     return f"{100 * value:.{digits}f}\u00a0%"
+
+
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """List names as a sentence does: `a, b and c`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -264,14 +271,15 @@ def _sets(result: Result) -> str:
     sets = result.counts.smallest_set
     if sets.some:
         optimal = [
-            f"{PHRASES[ranking]} {percent(records[ranking].share_optimal.value)}"
+            f"by {PHRASES[ranking]} {percent(records[ranking].share_optimal.value)}"
             for ranking in known
         ]
         text += (
             f" Of the {sets.some:,} decisions that some, not all, items can flip, "
-            f"{optimal[0]}, {optimal[1]} and {optimal[2]} are flipped with no more items than the "
-            "smallest set."
+            f"{listed(optimal)} are flipped with no more items than the smallest set."
         )
+    if judge(result).grade in ("worse", "chance", "unknown"):
+        return text  # the verdict says it
     return f"{text} {_against_random(result)}".rstrip()
 
 
@@ -317,8 +325,7 @@ def _why_not(result: Result) -> str:
         return ""
     counts = result.counts
     names = [PHRASES.get(record.ranking, record.ranking) for record in below]
-    listed = names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
-    text = f"Fewer than half of the decisions flip under {listed}. "
+    text = f"Fewer than half of the decisions flip under {listed(names)}. "
     same, analysed = counts.label_is_bias_label, counts.analysed
     classes = result.run.classes
     bias_labels = counts.bias_label_counts

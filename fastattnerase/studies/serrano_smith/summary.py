@@ -15,8 +15,9 @@ from fastattnerase.studies.serrano_smith.judgement import (
     only_decision,
 )
 from fastattnerase.studies.serrano_smith.result import Result
-from fastattnerase.studies.serrano_smith.sentences import PHRASES, percent
+from fastattnerase.studies.serrano_smith.sentences import PHRASES, listed, percent
 
+_NAMES = "{names}"  # of the models that a step is for
 _FEW = 100  # judged instances; with fewer, intervals are wide
 
 
@@ -54,14 +55,16 @@ def summarise(results: Sequence[Result]) -> Summary:
         ()
     """
     models = []
-    steps: list[tuple[int, str]] = []
+    steps: dict[tuple[int, str], list[str]] = {}
     for result in results:
         found = judge(result)
         words = _words(result.run.source)
         models.append((result.run.name, _plain(result, found, words)))
-        steps += _steps(result, found, words)
-    ordered = [step for _, step in sorted(steps, key=lambda step: step[0])]
-    return Summary(tuple(models), tuple(dict.fromkeys(ordered)))
+        for urgency, step, name in _steps(result, found, words):
+            steps.setdefault((urgency, step), []).append(name)
+    ordered = sorted(steps, key=lambda step: step[0])
+    told = (step.replace(_NAMES, listed(steps[urgency, step])) for urgency, step in ordered)
+    return Summary(tuple(models), tuple(told))
 
 
 def _words(source: dict[str, Any]) -> _Words:
@@ -113,10 +116,12 @@ def _against_chance(result: Result, found: Judgement, words: _Words) -> str:
         "chance": "Attention tells no more than chance what this model decides by",
         "unknown": "Attention was only compared to chance",
     }[found.grade]
+    chance = ", a difference that chance explains" if found.grade == "chance" else ""
     return (
-        f"{head}: removing the {words.items} with the most attention first takes fewer than "
-        f"removing them in a random order in {pair.first_smaller:,} {words.instances}, and more in "
-        f"{pair.second_smaller:,}."
+        f"{head}: of the {pair.judged:,} {words.instances} whose decision either changes, removing "
+        f"the {words.items} with the most attention first takes fewer {words.items} than removing "
+        f"them in a random order in {pair.first_smaller:,} and more in {pair.second_smaller:,}"
+        f"{chance}."
     )
 
 
@@ -126,61 +131,71 @@ def _multiple(gap: float, items: str) -> str:
     return f"{gap:.0f} times as many {items}" if gap >= 10 else f"{gap:.1f} times as many {items}"
 
 
-def _steps(result: Result, found: Judgement, words: _Words) -> Iterator[tuple[int, str]]:
-    """Yield what to do next for one model, each step with how urgent it is: 0 before all."""
+def _steps(result: Result, found: Judgement, words: _Words) -> Iterator[tuple[int, str, str]]:
+    """Yield what to do next for one model: how urgent, 0 before all, the step, and for whom.
+
+    Steps of several models that are the same but for `_NAMES` become one.
+    """
     name, counts = result.run.name, result.counts
+    items, instances = words
     if found.grade == "not_the_model":
         yield (
             0,
-            f"Check the tensors of {name}, then erase again: are the values what attention sums, "
+            f"Check the tensors of {_NAMES}, then erase again: are the values what attention sums, "
             "are weights or scores of the same forward pass, and are head_weight and head_bias the "
             "layer right after the sum?",
+            name,
         )
-    if at_chance(result):
-        yield (
-            1,
-            f"Mend {name} before its attention is looked at: {percent(counts.accuracy, 1)} of its "
-            "decisions are right, and always deciding the most frequent class is right in "
-            f"{percent(counts.majority, 1)}.",
-        )
-    elif only_decision(result) is not None:
-        yield 1, f"Mend {name} before its attention is looked at: it decides one class for all."
+    mend = f"Mend {_NAMES} before its attention is looked at: "
+    if only_decision(result) is not None:
+        yield 1, f"{mend}it decides one class for all {instances}.", name
+    elif at_chance(result):
+        right = f"{percent(counts.accuracy, 1)} against {percent(counts.majority, 1)}"
+        yield 1, f"{mend}always deciding the most frequent class is about as good.", f"{name} ({right})"
     if "tensors" in result.run.source and not counts.compared_with_model:
         yield (
             2,
-            f"Store the model's own logits beside the tensors of {name}: only then is it checked "
+            f"Store the model's own logits beside the tensors of {_NAMES}: only then is it checked "
             "that they are what the model decided by.",
+            name,
         )
     if found.grade in ("poor", "never", "chance", "worse", "constant"):
-        yield 3, f"Do not show the attention of {name} as an explanation.{_instead(result)}"
+        yield (
+            3,
+            f"Do not show the attention of {_NAMES} as an explanation.{_instead(result, items)}",
+            name,
+        )
     elif found.grade in ("good", "fair"):
         yield (
             4,
-            f"Before the attention of {name} is shown as an explanation, look at the "
-            f"{words.instances} that need more {words.items} than the smallest set: the column gap "
-            "of multi.parquet in the run's folder is above 1 there, or empty.",
+            f"Before the attention of {_NAMES} is shown as an explanation, look at the {instances} "
+            f"that need more {items} than the smallest set: the column gap of multi.parquet in the "
+            "run's folder is above 1 there, or empty.",
+            name,
         )
     if 0 < found.judged < _FEW:
         yield (
             5,
-            f"Erase {name} on more {words.instances}: only {found.judged:,} could be judged, so "
-            "the intervals are wide.",
+            f"Erase from more {instances}, for intervals that are less wide: fewer than {_FEW} "
+            f"could be judged of {_NAMES}.",
+            f"{name} ({found.judged})",
         )
 
 
-def _instead(result: Result) -> str:
+def _instead(result: Result, items: str) -> str:
     """Say what to show instead: the smallest sets, and the rankings most often as short."""
+    if not result.counts.smallest_set.some:
+        return ""
     shares = {
         ranking: record.share_optimal.value or 0.0
         for ranking, record in result.multi.items()
         if ranking not in ("random", "minimal")
     }
-    most = max(shares.values(), default=0.0)
-    best = [ranking for ranking, share in shares.items() if share == most > 0]
-    if not best or "attention" in best:
-        return " Show the smallest sets instead." if result.counts.smallest_set.some else ""
-    named = " or ".join(PHRASES.get(ranking, ranking) for ranking in best)
+    most = max(shares.values())
+    best = [PHRASES.get(ranking, ranking) for ranking, share in shares.items() if share == most]
+    if PHRASES["attention"] in best or most == 0:
+        return " Show the smallest sets instead."
     return (
-        f" Show the smallest sets, or rank by {named}: {percent(most)} of the decisions that can "
-        "be judged are changed with as few as possible."
+        f" Show the smallest sets instead, or rank by {listed(best, 'or')}: most often as few "
+        f"{items} as possible."
     )

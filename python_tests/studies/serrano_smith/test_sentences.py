@@ -14,6 +14,8 @@ from fastattnerase.sources import Chunk
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.studies.serrano_smith import experiment, sentences
 from fastattnerase.studies.serrano_smith.config import Config
+from fastattnerase.studies.serrano_smith.findings import findings, tally
+from fastattnerase.studies.serrano_smith.grid import arrange
 from fastattnerase.studies.serrano_smith.result import Result
 
 FAST = Config(resamples=5, exhibits=0)
@@ -87,9 +89,9 @@ def test_ties_are_no_more_often(finished: Result) -> None:
     )
     text = words_of(alike)
     assert (
-        "Of the 3 decisions that some, not all, items can flip, attention 100 %, the gradient "
-        "100 % and the product of attention and gradient 100 % are flipped with no more items than "
-        "the smallest set." in text
+        "Of the 3 decisions that some, not all, items can flip, by attention 100 %, by the "
+        "gradient 100 % and by the product of attention and gradient 100 % are flipped with no "
+        "more items than the smallest set." in text
     )
     assert "more often" not in text
     # As many is no win of either: three of the four that either order flips are ties.
@@ -98,7 +100,8 @@ def test_ties_are_no_more_often(finished: Result) -> None:
         judged=4, first_smaller=1, second_smaller=0, ties=3, p_sign=1.0,
     )  # fmt: skip
     pairs = finished.pairs | {("attention", "random"): pair}
-    assert words_of(replace(finished, pairs=pairs)).endswith(
+    assert "not told apart" not in words_of(replace(finished, pairs=pairs))  # the verdict says it
+    assert sentences.verdict(replace(finished, pairs=pairs)).startswith(
         "Attention is not told apart from a random order: it needs fewer items in 1 of the 4 "
         "decisions that either flips, more in 0 and as many in 3 (sign test, p 1)."
     )
@@ -129,3 +132,26 @@ def test_two_premises_that_fail_are_both_told_once(tmp_path: Path) -> None:
     constant, one = sentences.notices(run)
     assert constant.startswith("No verdict: attention is constant")
     assert one.startswith("The model decides “bad” for every instance")
+
+
+def test_findings_on_equal_numbers_are_tied(finished: Result) -> None:
+    cells = dict(finished.single["attention"].contingency)
+    cells["only_random"] = cells["only_top"]
+    single = finished.single | {
+        "attention": replace(finished.single["attention"], contingency=cells)
+    }
+    everything = dict.fromkeys(("random", "attention", "gradient", "product"), (0.8, 1.0, 0.5))
+    equal = with_numbers(replace(finished, single=single), **everything)
+    source = {"model_config": {"kind": "flan", "encoder": "rnn"}}
+    equal = replace(equal, run=replace(equal.run, source=source))
+    found = findings(arrange([equal]))
+    tied = {finding.claim for finding in found if finding.tied}
+    assert tied == {
+        "With an encoder, gradient erases a smaller median fraction than attention (5.4)",
+        "With an encoder, product erases a smaller median fraction than attention (5.4)",
+        "A random order erases the largest median fraction (5.4)",
+        "Erasing i* alone flips more often than erasing r alone (4.2)",
+    }
+    assert not any(finding.holds for finding in found if finding.tied)
+    counted = {row["claim"]: (row["holds"], row["tied"], row["of"]) for row in tally(found)}
+    assert all(counted[claim] == (0, 1, 1) for claim in tied)

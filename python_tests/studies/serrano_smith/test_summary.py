@@ -42,7 +42,11 @@ def made(
 
     fewer, more, p = wins
     pair = replace(
-        result.pairs["attention", "random"], first_smaller=fewer, second_smaller=more, p_sign=p
+        result.pairs["attention", "random"],
+        judged=20,
+        first_smaller=fewer,
+        second_smaller=more,
+        p_sign=p,
     )
     sets = replace(result.counts.smallest_set, known=max(1, len(gaps)), some=len(gaps))
     changes = {
@@ -83,16 +87,17 @@ WORDS = {"item": "words"}
         (
             [1, 1],
             (9, 2, 0.07),
-            "Attention tells no more than chance what this model decides by: removing the words "
-            "with the most attention first takes fewer than removing them in a random order in 9 "
-            "texts, and more in 2.",
+            "Attention tells no more than chance what this model decides by: of the 20 texts whose "
+            "decision either changes, removing the words with the most attention first takes fewer "
+            "words than removing them in a random order in 9 and more in 2, a difference that "
+            "chance explains.",
         ),
         (
             [1, 1],
             (1, 15, 0.0005),
-            "Attention misleads about what this model decides by: removing the words with the most "
-            "attention first takes fewer than removing them in a random order in 1 texts, and more "
-            "in 15.",
+            "Attention misleads about what this model decides by: of the 20 texts whose decision "
+            "either changes, removing the words with the most attention first takes fewer words "
+            "than removing them in a random order in 1 and more in 15.",
         ),
         (
             [],
@@ -151,7 +156,10 @@ def test_a_model_at_chance_is_flagged(finished: Result) -> None:
         "The model is hardly better than chance: 55.0\u00a0% of its decisions are right, and "
         "deciding the most frequent class always is right in 50.0\u00a0%"
     )
-    assert summarise([chance]).next_steps[0].startswith("Mend mine before its attention")
+    assert summarise([chance]).next_steps[0] == (
+        "Mend mine (55.0\u00a0% against 50.0\u00a0%) before its attention is looked at: always "
+        "deciding the most frequent class is about as good."
+    )
     for accuracy, majority in ((0.56, 0.5), (0.99, 0.9), (0.5, None), (None, None)):
         better = made(finished, [1], source=WORDS, accuracy=accuracy, majority=majority)
         assert len(sentences.notices(better)) == 1  # what is not a number
@@ -168,13 +176,18 @@ def test_a_run_of_before_has_no_majority_and_opens(finished: Result, tmp_path: P
 
 def test_steps_are_told_once_and_the_most_urgent_first(finished: Result) -> None:
     poor = made(finished, [1, 5, 9], source={"tensors": "layer"}, compared_with_model=0)
-    steps = summarise([poor, poor]).next_steps
+    other = replace(poor, run=replace(poor.run, name="other {names}"))
+    steps = summarise([poor, other]).next_steps
     assert [step.split()[0] for step in steps] == ["Store", "Do", "Erase"]
     # Of the instances by hand, gradient and product are as short as possible in all three.
     assert steps[1] == (
-        "Do not show the attention of mine as an explanation. Show the smallest sets, or rank by "
-        "the gradient or the product of attention and gradient: 100\u00a0% of the decisions that "
-        "can be judged are changed with as few as possible."
+        "Do not show the attention of mine and other {names} as an explanation. Show the smallest "
+        "sets instead, or rank by the gradient or the product of attention and gradient: most "
+        "often as few items as possible."
+    )
+    assert steps[2] == (
+        "Erase from more instances, for intervals that are less wide: fewer than 100 could be "
+        "judged of mine (3) and other {names} (3)."
     )
     good = made(finished, [1] * 100, source=WORDS)
     [step] = summarise([good]).next_steps
