@@ -70,6 +70,8 @@ def _show(result: Result) -> None:
             counted(summary.output_labels, "output label"),
         )
     )
+    for notice in summary.notices:  # before any number
+        out.print(f"Note: {notice}", soft_wrap=True)
     instances = counted(summary.instances, "instance")
     out.print(f"{result.run.name}: {summary.used:,} of {instances}, {sizes}")
     control = _interval(first["control_low"], first["control_high"], ".3f")
@@ -96,8 +98,6 @@ def _show(result: Result) -> None:
             "" if corrected.value is None else f"{corrected.value:+.3f}",
         )
     out.print(table)
-    for notice in summary.notices:
-        out.print(f"Note: {notice}", soft_wrap=True)
 
 
 def _interval(low: float, high: float, form: str) -> str:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import fastattnerase as fae
 from fastattnerase.mi.config import RANKING, Config
 from fastattnerase.mi.measurement import Measurement, Summary, measure
@@ -16,7 +19,9 @@ from fastattnerase.runs.lock import alone
 from fastattnerase.runs.progress import Report, silent
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.sources import Source
+from fastattnerase.statistics.shares import disagrees
 
+Ints = NDArray[np.int64]
 KIND = "mutual_information"
 TABLES = ("ranks", "correlations", "outputs", "instances")
 
@@ -103,21 +108,42 @@ def run(
 def _write(source: Source, config: Config, folder: Path, report: Report) -> None:
     """Measure, and write the tables and the result."""
 
+    decisions: list[Ints] = []
+
     def batches() -> Iterator[fae.AttentionBatch]:
         done = 0
         report(RANKING, done, len(source))
         for chunk in source.chunks(0):
+            own, size = chunk.model_label, len(chunk.batch)
+            decisions.append(np.full(size, -1) if own is None else own.cpu().numpy())
             yield chunk.batch
-            done += len(chunk.batch)
+            done += size
             report(RANKING, done, len(source))
 
     measurement = measure(batches(), config, scratch=folder, report=report)
+    summary = measurement.summary
+    if notice := _not_the_model(measurement, np.concatenate(decisions)):
+        summary = dataclasses.replace(summary, notices=(notice, *summary.notices))
     for table in TABLES:
         file = folder / f"{table}.parquet"
         partial = file.with_suffix(".partial")
         getattr(measurement, table).to_parquet(partial, index=False, compression="zstd")
         partial.replace(file)
-    rundir.write_json(folder / rundir.RESULT, to_json(measurement.summary))
+    rundir.write_json(folder / rundir.RESULT, to_json(summary))
+
+
+def _not_the_model(measurement: Measurement, own: Ints) -> str:
+    """Say so where the decisions measured are not the model's own, [N], -1 for unknown ones."""
+    instances = measurement.instances
+    own = own[instances["row"].to_numpy()]
+    differ = int(((own >= 0) & (own != instances["predicted"].to_numpy())).sum())
+    compared = int((own >= 0).sum())
+    if not disagrees(differ, compared):
+        return ""
+    return (
+        f"{differ:,} of {compared:,} decisions computed from these values, weights and head are "
+        "not the model's own, so the numbers are not about that model"
+    )
 
 
 def export(result: Result) -> list[Path]:

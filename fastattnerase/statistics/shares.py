@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+_ROUNDED = 0.01  # of decisions that two computations share
 _SKILL = 0.1  # of the way from the majority class to all right
 
 
@@ -50,6 +51,16 @@ def hardly_better(accuracy: float | None, chance: float | None) -> bool:
     if accuracy is None or chance is None:
         return False
     return accuracy - chance <= _SKILL * (1 - chance) + 1e-9  # rounding makes no difference
+
+
+def disagrees(differ: int, compared: int) -> bool:
+    """Say whether more decisions differ from a model's own than rounding explains, also in half
+    precision: more than one in a hundred.
+
+    >>> disagrees(1, 100), disagrees(2, 100)
+    (False, True)
+    """
+    return differ > _ROUNDED * compared
 
 
 def accuracy_beside(split: str, accuracy: float, chance: float | None) -> str:

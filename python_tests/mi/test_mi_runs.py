@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 from runs.progress_record import Recorded
 from streams import random_batch
 
@@ -113,3 +115,32 @@ def test_a_measurement_that_fails_leaves_an_unfinished_run(tmp_path: Path) -> No
     run(Source(), CONFIG, tmp_path, name="demo")
     assert run(Source(), CONFIG, tmp_path, name="renamed").run.name == "renamed"
     assert load(tmp_path).run.name == "renamed"
+
+
+class Decided(Source):
+    """The same instances with decisions, those of the first three of which are others."""
+
+    def __init__(self, decisions: np.ndarray, others: int) -> None:
+        super().__init__()
+        self.decisions = torch.from_numpy(decisions)
+        self.decisions[:others] = 1 - self.decisions[:others]
+
+    def chunks(self, start: int) -> Iterator[Chunk]:
+        done = start
+        for chunk in super().chunks(start):
+            stop = done + len(chunk.batch)
+            yield replace(chunk, model_label=self.decisions[done:stop])
+            done = stop
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_decisions_that_are_not_the_models_are_told_first(others: int, tmp_path: Path) -> None:
+    predicted = measure([Source.batch], CONFIG).instances
+    assert predicted["row"].tolist() == list(range(40))
+    source = Decided(predicted["predicted"].to_numpy(copy=True), others)
+    result = run(source, CONFIG, tmp_path / "run", name="demo")
+    first = result.measurement.summary.notices[:1]
+    if others:
+        assert first[0].startswith("3 of 40 decisions computed from these values")
+    else:
+        assert not any("decisions computed" in notice for notice in first)

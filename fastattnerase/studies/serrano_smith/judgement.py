@@ -7,15 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from fastattnerase.statistics.shares import hardly_better
+from fastattnerase.statistics.shares import disagrees, hardly_better
 from fastattnerase.studies.serrano_smith.result import Result
 
 # Bounds of the median of first flip over smallest set, where never flipping counts as infinitely
 # many.
 GOOD, FAIR = 1.1, 2.0
 CHANCE = 0.05  # of the sign test against a random order
-# More decisions than this that are not the model's own are no rounding, also in half precision.
-DISAGREEMENT = 0.01
 _CONSTANT = 1e-12  # mean divergence of attention from even weights
 
 Grade = Literal[
@@ -69,7 +67,7 @@ def judge(result: Result) -> Judgement:
     """
     if result.counts.analysed == 0:
         return Judgement("nothing")
-    if disagrees(result):
+    if disagrees(*disagreement(result)):
         return Judgement("not_the_model")
     if is_constant(result):
         return Judgement("constant")
@@ -106,12 +104,6 @@ def disagreement(result: Result) -> tuple[int, int]:
     table = result.table("instances", ["label", "model_label", "excluded"])
     table = table[table["excluded"] != "non_finite"].dropna(subset=["model_label"])
     return int((table["label"] != table["model_label"]).sum()), len(table)
-
-
-def disagrees(result: Result) -> bool:
-    """Say whether more decisions differ from the model's own than rounding explains."""
-    differ, compared = disagreement(result)
-    return differ > DISAGREEMENT * compared
 
 
 def is_constant(result: Result) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fastattnerase.statistics.shares import disagrees
 from fastattnerase.studies.serrano_smith.config import CELLS
 from fastattnerase.studies.serrano_smith.judgement import (
     CHANCE,
     Judgement,
     at_chance,
     disagreement,
-    disagrees,
     is_constant,
     judge,
     only_decision,
@@ -195,9 +195,9 @@ def notices(result: Result) -> list[str]:
 
 
 def _not_the_model(result: Result) -> str:
-    if not disagrees(result):
-        return ""
     differ, compared = disagreement(result)
+    if not disagrees(differ, compared):
+        return ""
     return (
         f"No verdict: before anything is erased, {differ:,} of {compared:,} decisions computed "
         "from these values, weights and head are not the model's own, so the numbers are not about "

@@ -151,7 +151,11 @@ def _steps(result: Result, found: Judgement, words: _Words) -> Iterator[tuple[in
         yield 1, f"{mend}it decides one class for all {instances}.", name
     elif at_chance(result):
         right = f"{percent(counts.accuracy, 1)} against {percent(counts.majority, 1)}"
-        yield 1, f"{mend}always deciding the most frequent class is about as good.", f"{name} ({right})"
+        yield (
+            1,
+            f"{mend}always deciding the most frequent class is about as good.",
+            f"{name} ({right})",
+        )
     if "tensors" in result.run.source and not counts.compared_with_model:
         yield (
             2,
