@@ -81,7 +81,7 @@ def render(
 
     The background of an item is its attention, from 0 to the largest weight of the document. The
     bars under it are rankings: one that erases the item before the decision changes has a bar, the
-    darker, the earlier. The smallest set is framed. The curves are the probability of the original
+    stronger, the earlier. The smallest set is framed. The curves are the probability of the original
     decision over the fraction of items that is erased.
 
     Args:
@@ -153,8 +153,8 @@ def _view(
     for number, name in enumerate(bars, start=1):
         if name in orders:
             for place, item in enumerate(_erased(orders[name])):
-                darkness = 1 - 0.8 * place / len(_erased(orders[name]))
-                styles[item].append(f"--s{number}:{_short(darkness)}")
+                strength = 1 - 0.8 * place / len(_erased(orders[name]))
+                styles[item].append(f"--s{number}:{_short(strength)}")
     gone = set(_erased(first)) if first and first.first_flip > 0 else set()
     framed = set(_erased(smallest)) if smallest and smallest.first_flip > 0 else set()
     return {

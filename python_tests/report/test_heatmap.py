@@ -66,7 +66,7 @@ def test_shades_bars_and_marks_are_the_documents() -> None:
     )
     assert "#0 good 0.900 (labelled bad" in told
     assert "gradientnever" in told.replace(" ", "")
-    assert "Darkest background: 0.600" in told
+    assert "Strongest background: 0.600" in told
 
 
 def test_what_the_slider_knows_and_the_curve_that_is_drawn() -> None:
