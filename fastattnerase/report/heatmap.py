@@ -81,8 +81,8 @@ def render(
 
     The background of an item is its attention, from 0 to the largest weight of the document. The
     bars under it are rankings: one that erases the item before the decision changes has a bar, the
-    stronger, the earlier. The smallest set is framed. The curves are the probability of the original
-    decision over the fraction of items that is erased.
+    stronger, the earlier. The smallest set is framed. The curves are the probability of the
+    original decision over the fraction of items that is erased.
 
     Args:
         maps: the documents.
