@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import fastattnerase as fae
 from fastattnerase import mi
+from fastattnerase.cli.app import app
 from fastattnerase.runs import lock, schedule
 from fastattnerase.runs.lock import LOCK, alone
 from fastattnerase.runs.rundir import RunError
@@ -160,6 +162,17 @@ def test_the_holder_may_ask_again_and_another_thread_may_not(tmp_path: Path) -> 
         thread.join()
     ask()
     assert refused == [True, False]
+
+
+def test_a_training_in_the_folder_of_another(tmp_path: Path) -> None:
+    data = tmp_path / "reviews.csv"
+    data.write_text("text,label\n" + "good film,1\nbad film,0\n" * 10)
+    train = ["train", "--data", str(data), "--text-column", "text", "--label-column", "label"]
+    with held(tmp_path / "model") as child:
+        found = CliRunner().invoke(app, [*train, "--epochs", "1", "--out", str(tmp_path / "model")])
+    assert found.exit_code == 2
+    assert f"given a folder in which process {child.pid} has been writing since" in found.stderr
+    assert [path.name for path in (tmp_path / "model").iterdir()] == [LOCK]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -210,3 +210,13 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     given = CliRunner().invoke(app, [*erase, "--resamples", "5", "--out", str(tmp_path / "run")])
     assert given.exit_code == 0, given.output
     assert pd.read_parquet(tmp_path / "run" / "items.parquet")["row"].tolist() == [0, 0, 0, 1, 3, 3]
+    # Without labels the export says what its column of labels holds, and what to do.
+    told = CliRunner().invoke(app, ["export", str(tmp_path / "run")])
+    assert told.exit_code == 0, told.output
+    assert "Note: no instance has a label, so actual_label is -1 everywhere; scripts" in told.output
+    assert "--data FILE and --label-column, or with labels in the file of --tensors" in told.output
+    table = pd.read_csv(tmp_path / "run" / "original" / "original_results.csv")
+    assert table["actual_label"].tolist() == [-1] * 4
+    labelled = experiment.run(HandMade(), Config(resamples=5), tmp_path / "labelled", name="mine")
+    told = CliRunner().invoke(app, ["export", str(labelled.folder)])
+    assert "Note" not in told.output
