@@ -98,11 +98,9 @@ def capture(
     if (scores is None) == (weights is None):
         given = "neither" if scores is None else "both"
         raise ValueError(f"scores, weights: given {given}, needed exactly one of them")
-    tensors = isinstance(head, tuple) and [isinstance(part, Tensor) for part in head] == [
-        True,
-        True,
-    ]
-    if not tensors and not isinstance(head, str) and not callable(head):
+    parts = head if isinstance(head, tuple) else ()
+    pair = len(parts) == 2 and all(isinstance(part, Tensor) for part in parts)
+    if not pair and not isinstance(head, str) and not callable(head):
         raise TypeError(
             f"head: given {type(head).__name__}, needed a submodule, its dotted name, a function "
             "or (head_weight, head_bias)"
@@ -218,11 +216,12 @@ class Capture:
 
     def _attach(self) -> None:
         """Hook all places, then the end of the model's call: a place may be the model itself."""
-        self._hooks.append(self._model.register_forward_pre_hook(self._begin))
+        apart: Any = torch.compiler.disable  # a compiled model runs hooks as they are
+        self._hooks.append(self._model.register_forward_pre_hook(apart(self._begin)))
         for place in self._places:
-            note = partial(self._note, place)
+            note = apart(partial(self._note, place))
             self._hooks.append(place.module.register_forward_hook(note, with_kwargs=True))
-        self._hooks.append(self._model.register_forward_hook(self._end, with_kwargs=True))
+        self._hooks.append(self._model.register_forward_hook(apart(self._end), with_kwargs=True))
 
     def _detach(self) -> None:
         for hook in self._hooks:
@@ -267,26 +266,28 @@ class Capture:
                     f"{self._calls} of the model, needed a submodule that is called"
                 )
         given = {
-            name: self._of_inputs(name, of, args, kwargs) for name, of in self._given.items() if of
+            name: self._of_inputs(name, of, args, kwargs)
+            for name, of in self._given.items()
+            if of is not None
         }
         packed = self._pack(run, given.get("mask"), given.get("lengths"))
-        self._packed.append(packed)
         if self._watched:
-            B = len(packed.offsets) - 1
-            logits = run["head"]
+            B, logits = len(packed.offsets) - 1, run["head"]
             if logits.shape[: logits.ndim - 1] not in ((B,), () if B == 1 else (B,)):
                 raise ValueError(
                     f"head: given {shape_of(logits)} from {self._places[-1].name} in call "
                     f"{self._calls} of the model, needed logits [{B}, C]"
                 )
             self._logits.append(logits.reshape(B, -1))
+        self._packed.append(packed)
         self._calls += 1
 
     def _of_inputs(self, name: str, of: OfInputs, args: Any, kwargs: Any) -> Tensor | None:
         """Find the mask or the lengths in what the model was called with."""
         if not isinstance(of, str):
             return of(*args, **kwargs)
-        bound = inspect.signature(self._model.forward).bind(*args, **kwargs)
+        forward: Any = getattr(self._model, "_orig_mod", self._model).forward  # not torch.compile's
+        bound = inspect.signature(forward).bind(*args, **kwargs)
         bound.apply_defaults()
         if of not in bound.arguments:
             raise ValueError(

@@ -170,6 +170,16 @@ def test_masks_and_lengths_by_name_and_by_function(changes):
     assert fae.sweep(batch).minimal.size.shape == (6,)
 
 
+def test_a_compiled_model_is_captured_as_it_runs():
+    model = classifier()
+    compiled = torch.compile(model, backend="eager")
+    values = (model.encoder, lambda output: output[0])
+    places = {"values": values, "scores": model.score, "head": model.classify}
+    with torch.no_grad(), fae.capture(compiled, **places, mask="keep") as captured:
+        compiled(TOKENS, TOKENS != 0)
+    assert torch.equal(captured.batch().values, captured_batch(model).values[:9])
+
+
 def test_modules_inputs_weights_and_pairs():
     """Every other way to say where something is gives the same batch."""
     model = classifier()
