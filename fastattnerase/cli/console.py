@@ -115,10 +115,11 @@ class Stages:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is None:  # what is not at its end goes on later, in bars of its own
-            for task in self.bars.tasks:
-                if not task.finished:
-                    self.bars.remove_task(task.id)
+        for task in self.bars.tasks if error is None else ():
+            if task.finished:
+                self.bars.update(task.id, left="")
+            else:  # it goes on later, in a bar of its own
+                self.bars.remove_task(task.id)
         self.bars.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import random
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from fastattnerase.data import (
     shuffled_batches,
     tokenise,
 )
+from fastattnerase.data.tokens import find_language
 
 
 def words_of(text: str) -> list[list[str]]:
@@ -285,3 +287,25 @@ def test_a_corpus_of_another_language(tmp_path: Path) -> None:
     assert prepared.train[0].tokens == ["L'", "ami", "n'", "est", "pas", "là"]
     stored = prepare_stored(config, tmp_path / "stored")
     assert stored.train.digest() == prepared.train.digest()
+
+
+@pytest.mark.parametrize("language", ["en", "de", "xx"])
+def test_rules_cut_as_spacy_does(language: str) -> None:
+    """Random texts of what sentences end with, with the pipeline's own sentences beside them."""
+    chance = random.Random(0)
+    pieces = [
+        *("Hello", "world", "Mr.", "e.g.", "U.S.", "3.5", "don't", "日本", "é", ":)", "--", "http://x.y"),
+        *(" ", " ", "  ", "\n", "\t", "\u00a0", "\u200b", "\r\n"),
+        *(".", "!", "?", "...", "…", "。", "！", '"', "'", "(", ")", ",", "$", "-", '?"'),
+    ]  # fmt: skip
+    texts = ["".join(chance.choices(pieces, k=chance.randrange(30))) for _ in range(400)]
+    pipeline = find_language("rules", language)
+    assert pipeline is not None
+    found = tokenise([Example(0, text, 0) for text in texts], line_breaks=False, language=language)
+    for text, ours in zip(texts, found, strict=True):
+        theirs = [
+            ([token.text for token in sentence if not token.is_space], sentence.text)
+            for sentence in pipeline(text).sents
+        ]
+        assert ours.sentences == [words for words, _ in theirs if words]
+        assert ours.sentence_texts == [" ".join(whole.split()) for words, whole in theirs if words]

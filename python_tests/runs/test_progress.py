@@ -195,6 +195,7 @@ def test_one_bar_at_a_time_says_what_is_left() -> None:
         tasks = stages.bars.tasks
         assert [task.fields["left"] for task in tasks] == ["", "nothing left"]
         assert [(task.completed, task.total) for task in tasks] == [(1, 1), (2, 2)]
+    assert [task.fields["left"] for task in stages.bars.tasks] == ["", ""]
     with stages:
         stages("b", 0, 1)
     assert stages.bars.tasks == []  # what is not at its end goes on later
