@@ -280,6 +280,7 @@ def test_heat_maps_in_a_notebook_and_in_a_file(
     )
     shown = found._repr_html_()
     assert shown.count("<article") == 2
+    assert "</span>smallest set</th>" in shown
     assert "Good" in shown
     assert "&lt;b&gt;" in shown
     assert "<b>" not in shown

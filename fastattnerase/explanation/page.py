@@ -11,6 +11,9 @@ from fastattnerase.report.heatmap import MINIMAL, HeatMap, Order, render
 if TYPE_CHECKING:
     from fastattnerase.explanation.records import Explanation, TextExplanation
 
+# Rankings that are no guess at importance: grey, and black for the optimum.
+_LOOKS = {"random": ("random", "#8a8f98"), MINIMAL: ("smallest set", "#1b1f24")}
+
 
 def fragment(explanation: Explanation) -> str:
     """Write explanations as HTML that needs nothing else: notes, then a heat map of each text.
@@ -29,7 +32,9 @@ def fragment(explanation: Explanation) -> str:
     ]
     parts = [f"<ul>{''.join(notes)}</ul>"] if notes else []
     if maps:
-        parts.append(render(maps, explanation.classes, sentences=explanation.sentences))
+        parts.append(
+            render(maps, explanation.classes, looks=_LOOKS, sentences=explanation.sentences)
+        )
     return "".join(parts)
 
 
