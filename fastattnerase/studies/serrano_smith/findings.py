@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fastattnerase.studies.serrano_smith.grid import Grid
 from fastattnerase.studies.serrano_smith.records import Architecture, architecture
 from fastattnerase.studies.serrano_smith.result import Result
-from fastattnerase.studies.serrano_smith.sentences import percent
+from fastattnerase.studies.serrano_smith.sentences import percent, premises
 
 TIMES = 1.6  # section 5.4
 
@@ -41,15 +41,18 @@ def findings(grid: Grid) -> list[Finding]:
         grid: the runs.
 
     Returns:
-        A finding for each claim and each run, or group of runs, that it is about.
+        A finding for each claim and each run, or group of runs, that it is about, but for runs
+        of which a premise fails.
 
     Source:
         Serrano and Smith 2019, sections 4 and 5.
     """
     found: list[Finding] = []
-    for (corpus, model), result in grid.cells.items():
-        if result.counts.analysed:
-            found += _of_run(corpus, model, result)
+    # What is not the model, or has no attention to speak of, is no case of a claim about it.
+    sound = {key: result for key, result in grid.cells.items() if not premises(result)}
+    grid = replace(grid, cells=sound)
+    for (corpus, model), result in sound.items():
+        found += _of_run(corpus, model, result)
     for corpus in grid.corpora:
         found += _of_encoders(grid, corpus)
     order = {claim: place for place, claim in enumerate(dict.fromkeys(f.claim for f in found))}

@@ -131,7 +131,7 @@ def test_counts_are_told(page: Page) -> None:
     assert "8 instances; 5 analysed." in text
     assert "1 with a single item" in text
     assert "was drawn uniformly among the items but the top one" in text
-    assert "differs from the model’s own float32 decision in 1 of 8 instances" in text
+    assert "differs from the model’s own in 1 of 8 instances" in text
 
 
 def test_words_tell_why_few_flip(results: list[Result]) -> None:

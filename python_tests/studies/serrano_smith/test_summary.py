@@ -14,6 +14,8 @@ from fastattnerase.runs.rundir import read_json, write_json
 from fastattnerase.sources import Chunk
 from fastattnerase.studies.serrano_smith import experiment, sentences
 from fastattnerase.studies.serrano_smith.config import Config
+from fastattnerase.studies.serrano_smith.findings import findings
+from fastattnerase.studies.serrano_smith.grid import arrange
 from fastattnerase.studies.serrano_smith.result import Result, load
 from fastattnerase.studies.serrano_smith.summary import summarise
 
@@ -147,6 +149,7 @@ def test_a_premise_that_fails_stands_first_and_no_verdict_is_given(tmp_path: Pat
     assert summary.models[0][1].startswith("No verdict: 5 of 5 decisions computed from the given")
     assert summary.next_steps[0].startswith("Check the tensors of x, then erase again")
     assert "guide" not in sentences.verdict(run) + summary.models[0][1]
+    assert findings(arrange([run])) == []  # no case of any claim
 
 
 def test_a_model_at_chance_is_flagged(finished: Result) -> None:
