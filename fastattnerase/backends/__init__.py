@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:  # torch is imported with the first backend
     from fastattnerase.backends.base import Backend
@@ -15,12 +14,11 @@ _AUTO_CUDA = ("cuda", "triton", "reference")
 _AUTO_OTHER = ("cpu", "reference")
 
 
-@dataclass
-class _Entry:
+class _Entry(NamedTuple):
     """A backend, or the reasons why it cannot run in this process."""
 
     backend: Backend | None
-    reasons: list[str] = field(default_factory=list)
+    reasons: list[str]
 
 
 _ENTRIES: dict[str, _Entry] = {}
