@@ -34,7 +34,7 @@ from fastattnerase.models import ModelConfig, TrainConfig
 from fastattnerase.runs.rundir import PartialTables
 from fastattnerase.studies import STUDIES
 from fastattnerase.studies.serrano_smith import experiment
-from fastattnerase.studies.serrano_smith.config import Config
+from fastattnerase.studies.serrano_smith.config import KIND, Config
 from fastattnerase.studies.serrano_smith.instance_tables import SCHEMAS
 from fastattnerase.studies.serrano_smith.result import load
 from fastattnerase.studies.serrano_smith.study import MODELS, CorpusSpec, Study, read_study
@@ -496,7 +496,7 @@ class TestMistakes:
     def test_several_runs_in_a_model_folder(self, tmp_path: Path) -> None:
         for name in ("erase", "erase-new"):
             (tmp_path / name).mkdir()
-            (tmp_path / name / "run.json").write_text("{}")
+            (tmp_path / name / "run.json").write_text(json.dumps({"kind": KIND}))
         line = one_line("report", tmp_path)
         assert f"name one of {tmp_path / 'erase'}, {tmp_path / 'erase-new'}" in line
 

@@ -13,6 +13,10 @@ from studies.serrano_smith.hand_made import batch_of
 from typer.testing import CliRunner
 
 from fastattnerase.cli.app import app
+from fastattnerase.cli.inputs import find_run
+from fastattnerase.mi.runs import KIND as MEASURED
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.serrano_smith.config import KIND as ERASED
 from fastattnerase.studies.serrano_smith.result import load
 
 
@@ -83,3 +87,13 @@ def test_tensors_that_are_not_the_models_get_no_verdict(
     assert printed.startswith(start)
     assert ("before anything is erased, 5 of 5 decisions" in printed) is not agree
     assert ("a random order" in printed) is agree
+
+
+def test_a_models_run_is_found_whatever_its_folder_is_called(tmp_path: Path) -> None:
+    for name, kind in (("erase-notes", MEASURED), ("mine", ERASED), ("erase", "other")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps({"kind": kind}))
+    assert find_run(tmp_path) == tmp_path / "mine"
+    (tmp_path / "mine" / "run.json").unlink()
+    with pytest.raises(RunError, match=r"erase-notes holds a measurement, which lacks"):
+        find_run(tmp_path)

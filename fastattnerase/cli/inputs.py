@@ -368,12 +368,15 @@ def find_run(folder: Path, lacking: str = "a report of this kind") -> Path:
     """
     from fastattnerase.mi.runs import KIND, TABLES
     from fastattnerase.runs.rundir import RUN, RunError, read_json
+    from fastattnerase.studies.serrano_smith.config import KIND as ERASED
 
     measured = [folder] if (folder / RUN).exists() else []
     if measured and read_json(folder / RUN).get("kind") != KIND:
         return folder
-    runs = sorted(path.parent for path in folder.glob(f"erase*/{RUN}"))
-    measured = measured or [path.parent for path in sorted(folder.glob(f"measure*/{RUN}"))]
+    # What a run is its record says, whatever its folder is called.
+    kinds = {path.parent: read_json(path).get("kind") for path in sorted(folder.glob(f"*/{RUN}"))}
+    runs = [run for run, kind in kinds.items() if kind == ERASED]
+    measured = measured or [run for run, kind in kinds.items() if kind == KIND]
     if measured and not runs:
         raise RunError(
             f"{measured[0]} holds a measurement, which lacks {lacking}: its tables are "
