@@ -58,7 +58,10 @@ def tables(results: Sequence[Result]) -> dict[str, pd.DataFrame]:
         rows["contingency"] += [name | row for row in _contingency(result)]
         rows["pairs"] += [name | row for row in _pairs(result)]
         rows["exclusions"] += [name | row for row in _exclusions(result)]
-    found = [finding._asdict() for finding in findings(arrange(results))]
+    found = [
+        finding._replace(corpus=finding.corpus or UNKNOWN)._asdict()
+        for finding in findings(arrange(results))
+    ]
     return {table: pd.DataFrame(records) for table, records in (rows | {"findings": found}).items()}
 
 

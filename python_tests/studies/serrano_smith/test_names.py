@@ -159,6 +159,7 @@ def test_figures_show_the_models_that_they_are_about(own: list[Result]) -> None:
 def test_each_corpus_has_its_row(own: list[Result]) -> None:
     table = paper_tables(arrange(own))["table-3"].set_index("Dataset")
     assert table.index.tolist() == ["ade", "so", "not recorded"]
+    assert set(tables(own)["findings"]["corpus"]) == {"ade", "so", "not recorded"}
     # Of the labels 1, 1, 1, 0, 0; the decisions 1, 0, 1, 1, 0 are right in three.
     assert table.loc["ade", "Always the most frequent class"] == 60
     assert table.loc["ade", "FLANrnn"] == 60
