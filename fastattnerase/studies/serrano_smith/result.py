@@ -31,8 +31,9 @@ class Run:
     Attributes:
         name: of the model, for reports.
         config: of the experiment.
-        source: what the source says of the instances; of a study's models also `corpus`,
-            `architecture`, `paper` and `statistics`, of a trained model `item`.
+        source: what the source says of the instances; of a trained model `item`, `model_config`
+            and `data`, of a study's models also `corpus`, `architecture`, `paper` and `statistics`.
+            What a run is about is read from here alone (`records`), never from its name.
         classes: names of the classes.
         versions: of Python and packages.
         machine: processor, cores, GPU.

@@ -54,11 +54,16 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def times(value: float | None) -> str:
-    """Write a multiple, two significant digits below 10; a dash where it is undefined."""
+    """Write a multiple, two significant digits below 10; a dash where it is undefined.
+
+    One that is more than 1 is not written as 1.
+    """
     if value is None:
         return "–"
     if value == np.inf:
         return "∞"
+    if 1 < value < 1.05:
+        return f"{max(value, 1.01):.2f}×"
     return f"{value:.0f}×" if value >= 10 else f"{value:.1f}×"
 
 
@@ -352,15 +357,18 @@ def _singles(result: Result) -> str:
     both, top, random, neither = (cells[cell].value for cell in CELLS)
     if both is None or top is None or random is None:
         return ""
+    rule = result.run.config.random_item
+    # By the other rules it can be the same item.
+    item = "a random other item" if rule == "different" else "a random item"
     text = (
         f"Erasing only the item with the most attention changes {percent(top + both, 1)} of the "
-        f"decisions, erasing only a random other item {percent(random + both, 1)}; in "
-        f"{percent(neither, 1)} neither does. "
+        f"decisions, erasing only {item} {percent(random + both, 1)}; in {percent(neither, 1)} "
+        "neither does. "
     )
-    ahead = record.expected_contingency[result.run.config.random_item]
+    ahead = record.expected_contingency[rule]
     text += (
-        f"Averaged over all other items instead of one drawn, the top item alone flips "
-        f"{percent(ahead['only_top'].value, 1)} and another alone "
+        f"In exact expectation over {item}, only the first does in "
+        f"{percent(ahead['only_top'].value, 1)} and only the second in "
         f"{percent(ahead['only_random'].value, 1)}. "
     )
     negative = record.negative_delta_js.value
