@@ -20,8 +20,9 @@ class DataConfig:
     reading.
 
     Attributes:
-        path: File with all rows: CSV, TSV, JSON lines or Parquet, also compressed (`.gz`, `.xz`,
-            `.zst`).
+        path: File with all rows: CSV or TSV with a header line (columns separated by commas,
+            semicolons, tabs or `|`), JSON (an object a line, or an array of them) or Parquet, also
+            compressed (`.gz`, `.xz`, `.zst`).
         train: File of training rows, instead of one with all rows.
         dev: File of development rows; they are drawn from the training rows where it is not given.
         test: File of test rows; they are drawn from the training rows where it is not given.
@@ -31,7 +32,7 @@ class DataConfig:
         split_column: Column that says train, dev (or val, valid, validation) or test.
         fractions: Shares of train, dev and test among all rows, for splits that are drawn.
         seed: Seed of the splits that are drawn.
-        classes: Labels to keep, in their order; rows with another label or none are left out and
+        classes: Labels to keep, with commas between, in their order; rows with another label or none are left out and
             counted. By default all labels are kept, and rows without one are refused.
         draw: How splits are drawn: `stratified`, by label, of exact size; `independent`, each row
             by a draw of its own, with the shares as probabilities (Serrano & Smith 2019, code);

@@ -25,7 +25,7 @@ def odd_labels(corpus: Corpus, config: DataConfig) -> list[str]:
 
     Returns:
         A sentence for each oddity: a word for a missing value, such as `nan`, that is a class;
-        whole numbers written as `0.0` and `1.0`; nearly as many classes as rows; texts in which
+        whole numbers written as `0.0` and `1.0`; labels that differ in their writing alone; nearly as many classes as rows; texts in which
         other rows seem to be.
 
     Example:
@@ -50,6 +50,15 @@ def odd_labels(corpus: Corpus, config: DataConfig) -> list[str]:
             "point, as pandas writes a column that has gaps; the classes are called so; for 0 and "
             f"1, write the file after table[{column}] = table[{column}].astype('Int64')"
         )
+    alike: dict[str | float, list[str]] = {}
+    for name in kept:
+        alike.setdefault(_meaning(name), []).append(name)
+    told += [
+        f"the labels {', '.join(map(repr, names))} in column {column} are classes of their own and "
+        "differ in their writing alone; if they mean the same, write them alike in the file"
+        for names in alike.values()
+        if len(names) > 1
+    ]
     if len(classes) > _MANY and rows < _FEW_ROWS * len(classes):
         told.append(
             f"column {column} has {len(classes):,} different labels in {rows:,} training rows; if "
@@ -63,6 +72,14 @@ def odd_labels(corpus: Corpus, config: DataConfig) -> list[str]:
             'a quotation mark (") before them is not closed'
         )
     return told
+
+
+def _meaning(label: str) -> str | float:
+    """What two labels that mean the same may have in common: a number, or the words."""
+    try:
+        return float(label)
+    except ValueError:
+        return label.casefold()
 
 
 def _has_rows(text: str, classes: Sequence[str]) -> bool:

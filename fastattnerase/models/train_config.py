@@ -20,13 +20,12 @@ class TrainConfig:
     Smith 2019, code). `jain_wallace_training` gives the settings of Jain & Wallace.
 
     Attributes:
-        epochs: Largest number of epochs.
+        epochs: Largest number of epochs; with more, a finished training goes on.
         patience: Training stops after so many epochs without a better one.
         learning_rate: Adam's learning rate at the start. The published models, trained on hundreds
             of thousands of texts, took 1e-4 to 4e-4; thousands of texts want more.
         batch_size: Largest number of documents in a batch; the published models took 64.
-        batch_tokens: Largest product of a batch's documents and the words of its longest
-            `batch_unit`.
+        batch_tokens: Largest product of a batch's documents and the words of its longest one.
         batch_unit: Whose words are counted for that: `document` or `sentence`; the published code's
             hierarchical models count sentences.
         clip_norm: Gradients are scaled down to this total norm; None leaves them.

@@ -32,6 +32,18 @@ def test_whole_numbers_with_a_decimal_point() -> None:
     assert numbers == told
 
 
+def test_labels_that_differ_in_their_writing_alone() -> None:
+    told = odd_labels(corpus(["1", "1.0", "2", "No", "YES", "yes"], [0, 1]), CONFIG)
+    assert [notice.partition(" in column")[0] for notice in told] == [
+        "the labels '1', '1.0'",
+        "the labels 'YES', 'yes'",
+    ]
+    assert told[0].endswith(
+        "are classes of their own and differ in their writing alone; if they mean the same, write "
+        "them alike in the file"
+    )
+
+
 def test_nearly_as_many_classes_as_rows() -> None:
     classes = [f"user {i}" for i in range(20)]
     [told] = odd_labels(corpus(classes, [i // 2 for i in range(40)]), CONFIG)
