@@ -32,8 +32,9 @@ class DataConfig:
         split_column: Column that says train, dev (or val, valid, validation) or test.
         fractions: Shares of train, dev and test among all rows, for splits that are drawn.
         seed: Seed of the splits that are drawn.
-        classes: Labels to keep, with commas between, in their order; rows with another label or none are left out and
-            counted. By default all labels are kept, and rows without one are refused.
+        classes: Labels to keep, with commas between, in their order; rows with another label or
+            none are left out and counted. By default all labels are kept, and rows without one are
+            refused.
         draw: How splits are drawn: `stratified`, by label, of exact size; `independent`, each row
             by a draw of its own, with the shares as probabilities (Serrano & Smith 2019, code);
             `quota`, so many rows of each class as `quota` says.

@@ -25,8 +25,8 @@ def odd_labels(corpus: Corpus, config: DataConfig) -> list[str]:
 
     Returns:
         A sentence for each oddity: a word for a missing value, such as `nan`, that is a class;
-        whole numbers written as `0.0` and `1.0`; labels that differ in their writing alone; nearly as many classes as rows; texts in which
-        other rows seem to be.
+        whole numbers written as `0.0` and `1.0`; labels that differ in their writing alone; nearly
+        as many classes as rows; texts in which other rows seem to be.
 
     Example:
         >>> from fastattnerase.data.examples import Example
