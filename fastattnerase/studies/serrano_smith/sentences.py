@@ -17,7 +17,7 @@ from fastattnerase.studies.serrano_smith.judgement import (
     judge,
     only_decision,
 )
-from fastattnerase.studies.serrano_smith.result import MultiWeight, Result
+from fastattnerase.studies.serrano_smith.result import Counts, MultiWeight, Result
 
 # How a ranking is called, here and everywhere, in a sentence.
 PHRASES = {
@@ -193,10 +193,21 @@ def notices(result: Result) -> list[str]:
     texts = [
         *premises(result)[1:],  # the first is the verdict
         left_out if bad else "",
+        _few(counts),
         _at_chance(result),
         _one_decision(result),
     ]
     return [text for text in texts if text]
+
+
+def _few(counts: Counts) -> str:
+    if not counts.analysed < counts.instances / 2:
+        return ""
+    single = counts.excluded["empty"] + counts.excluded["length_1"]
+    return (
+        f"Only {counts.analysed:,} of {counts.instances:,} instances are analysed, so the numbers "
+        f"say little of the others: {single:,} have a single item or none."
+    )
 
 
 def _not_the_model(result: Result) -> str:

@@ -147,6 +147,16 @@ def test_two_premises_that_fail_are_both_told_once(tmp_path: Path) -> None:
     assert one.startswith("The model decides “bad” for every instance")
 
 
+def test_few_of_many_are_told(tmp_path: Path) -> None:
+    few = experiment.run(HandMade(rows=[0, 5, 5, 6]), FAST, tmp_path / "few", name="x")
+    assert sentences.notices(few)[0] == (
+        "Only 1 of 4 instances are analysed, so the numbers say little of the others: 3 have a "
+        "single item or none."
+    )
+    half = experiment.run(HandMade(rows=[0, 1, 5, 6]), FAST, tmp_path / "half", name="x")
+    assert not any(notice.startswith("Only") for notice in sentences.notices(half))
+
+
 def test_findings_on_equal_numbers_are_tied(finished: Result) -> None:
     cells = dict(finished.single["attention"].contingency)
     cells["only_random"] = cells["only_top"]
