@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -68,6 +69,12 @@ def test_odd_labels_are_told_and_recorded(tmp_path: Path) -> None:
     ).stdout
     assert "48 train, 6 dev, 6 test; 2 classes" in told
     assert "20 rows left out: other label" in told
+
+
+def test_reading_is_counted_to_its_end(tmp_path: Path) -> None:
+    data = write(tmp_path / "x.csv", ["0", "1"] * 30)
+    told = invoke("train", "--data", data, *TINY, "--out", tmp_path / "m").stderr
+    assert re.search(r"reading .* 60/60 ", told)
 
 
 def test_usual_labels_are_recorded_without_a_notice(trained: Path) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fastattnerase.cli.console import TrainingBars, UsageError, counted, err, out
+from fastattnerase.cli.console import Stages, TrainingBars, UsageError, counted, out
 from fastattnerase.cli.inputs import (
     DATA_FILES,
+    READING,
     Device,
     Name,
     Out,
@@ -124,9 +126,11 @@ def train_and_save(
     if data.vectors is not None and not Path(data.vectors).is_file():
         raise UsageError(f"--vectors: given {data.vectors}, which is no file, needed a file")
     find_language(data.sentences, data.language)
-    with err.status("reading the texts"), advising(_OTHER_LABEL):
+    stages = Stages({READING: 1.0})
+    with stages, advising(_OTHER_LABEL):
+        stages(READING, 0, 1)
         corpus = load_corpus(data)
-        prepared = prepare(corpus, data)
+        prepared = prepare(corpus, data, progress=partial(stages, READING))
     sizes = ", ".join(
         f"{len(split):,} {word}"
         for word, split in (

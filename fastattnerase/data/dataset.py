@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -183,12 +183,18 @@ def encode(
     return Dataset(documents, truncated)
 
 
-def prepare(corpus: Corpus, config: DataConfig) -> PreparedCorpus:
+def prepare(
+    corpus: Corpus,
+    config: DataConfig,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> PreparedCorpus:
     """Tokenise a corpus once, collect the vocabulary of train and dev, and encode the splits.
 
     Args:
         corpus: the texts.
         config: vocabulary, length and vector options.
+        progress: told after each text how many are tokenised, and of how many.
 
     Returns:
         The vocabulary, the word vectors where the configuration names a file, and the data sets.
@@ -200,9 +206,15 @@ def prepare(corpus: Corpus, config: DataConfig) -> PreparedCorpus:
         >>> prepared = prepare(demo_corpus(), demo_config())  # doctest: +SKIP
     """
     texts: dict[str, list[TokenisedText]] = {}
+    done, total = 0, sum(len(getattr(corpus, split)) for split in SPLITS)
     too_long = dict.fromkeys(SPLITS, 0)
     for split in SPLITS:
-        found = list(tokenise(getattr(corpus, split), **config.tokenisation))
+        found = []
+        for tokenised in tokenise(getattr(corpus, split), **config.tokenisation):
+            found.append(tokenised)
+            done += 1
+            if progress is not None:
+                progress(done, total)
         texts[split] = found
         if split in config.limited_splits and config.length_limited:
             texts[split] = [t for t in found if config.fits([len(s) for s in t.sentences])]

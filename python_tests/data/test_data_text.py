@@ -283,7 +283,9 @@ def test_a_corpus_of_another_language(tmp_path: Path) -> None:
     rows = [f"L'ami n'est pas là,{i % 2}" for i in range(20)]
     path.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     config = DataConfig(path=str(path), language="fr")
-    prepared = prepare(load_corpus(config), config)
+    told: list[tuple[int, int]] = []
+    prepared = prepare(load_corpus(config), config, progress=lambda *counts: told.append(counts))
+    assert told == [(done, 20) for done in range(1, 21)]
     assert prepared.train[0].tokens == ["L'", "ami", "n'", "est", "pas", "là"]
     stored = prepare_stored(config, tmp_path / "stored")
     assert stored.train.digest() == prepared.train.digest()
