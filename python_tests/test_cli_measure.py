@@ -148,7 +148,7 @@ def test_a_trained_model_and_other_data(tmp_path: Path) -> None:
     run = mi.load(tmp_path / "m" / "measure")
     assert run.run.source["split"] == "test"
     result = invoke("--model", tmp_path / "m", "--data", data, *SMALL, "--unlabelled")
-    assert "mine, applied to reviews: 120 of 120 instances" in result.stdout
+    assert "mine applied to reviews: 120 of 120 instances" in result.stdout
     assert mi.load(tmp_path / "m" / "measure-reviews").run.source["data"]["label_column"] is None
 
 

@@ -62,9 +62,9 @@ def test_a_model_on_other_data_is_named_after_both(folder: Path) -> None:
         "erase", "--model", folder / "model", "--data", write(folder / "other.csv", 9), "--out",
         folder / "run", "--resamples", 5,
     )  # fmt: skip
-    assert "FLANnoenc on notes, applied to other" in printed
+    assert "FLANnoenc on notes applied to other" in printed
     run = load(folder / "run")
-    assert run.run.name == "FLANnoenc on notes, applied to other"
+    assert run.run.name == "FLANnoenc on notes applied to other"
     assert run.counts.majority == pytest.approx(2 / 3)
     # The flag stands before the numbers.
     assert 0 <= printed.index("Note: The model decides “") < printed.index("ranking")

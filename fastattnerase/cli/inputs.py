@@ -267,7 +267,7 @@ def model_source(
         | about,
     )
     name = loaded.metadata.get("name") or folder.name
-    return source, name if data is None else f"{name}, applied to {stem(data)}"
+    return source, name if data is None else f"{name} applied to {stem(data)}"
 
 
 DATA_FILES = ("path", "train", "dev", "test")  # fields of `DataConfig`
