@@ -173,8 +173,8 @@ def _steps(result: Result, found: Judgement, words: _Words) -> Iterator[tuple[in
         yield (
             4,
             f"Before the attention of {_NAMES} is shown as an explanation, look at the {instances} "
-            f"that need more {items} than the smallest set; in multi.parquet of the run's folder the "
-            "column gap is above 1 there, or empty.",
+            f"that need more {items} than the smallest set; in multi.parquet of the run's folder "
+            "the column gap is above 1 there, or empty.",
             name,
         )
     if 0 < found.judged < _FEW:
