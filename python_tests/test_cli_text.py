@@ -71,6 +71,13 @@ def test_odd_labels_are_told_and_recorded(tmp_path: Path) -> None:
     assert "20 rows left out: other label" in told
 
 
+def test_too_few_rows_for_a_dev_split(tmp_path: Path) -> None:
+    data = write(tmp_path / "x.csv", ["0", "1", "1"])
+    line = error("train", "--data", data, *TINY, "--out", tmp_path / "m")
+    assert line.startswith("error: --fractions: given 0.8, 0.1, 0.1, which leaves no dev rows besi")
+    invoke("train", "--data", data, *TINY, "--out", tmp_path / "m", "--fractions", 0.4, 0.6, 0)
+
+
 def test_reading_is_counted_to_its_end(tmp_path: Path) -> None:
     data = write(tmp_path / "x.csv", ["0", "1"] * 30)
     told = invoke("train", "--data", data, *TINY, "--out", tmp_path / "m").stderr

@@ -148,6 +148,12 @@ def train_and_save(
     notices = odd_labels(corpus, data)
     for notice in notices:
         out.print(f"Note: {notice}", soft_wrap=True)
+    if not len(prepared.dev):
+        raise UsageError(
+            f"--fractions: given {', '.join(map(str, data.fractions))}, which leaves no dev rows "
+            f"beside {len(prepared.train):,} training rows, needed more rows or a larger share of "
+            "dev, from which the best epoch is chosen"
+        )
     if not prepared.vocabulary.words:
         out.print(
             f"Note: no word occurs {data.min_count} times (--min-count), so all are unknown words "
