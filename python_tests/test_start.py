@@ -149,3 +149,35 @@ def test_ctrl_c_during_work_ends_with_one_line_and_keeps_what_is_finished(tmp_pa
     assert told.endswith(STOPPED)
     assert "Traceback" not in told
     assert json.loads(progress.read_text())["history"]
+
+
+@pytest.mark.parametrize("package", ["", ".data", ".models", ".mi"])
+def test_public_names_are_found_when_they_are_asked_for(package: str) -> None:
+    """In a process of its own: by attribute, by star, in `dir`; another name is none."""
+    code = f"""
+import sys
+import fastattnerase{package} as package
+from fastattnerase{package} import *
+
+public = sys.modules["fastattnerase{package}.public"]
+assert package.__all__ == public.__all__
+for name in public.__all__:
+    assert globals()[name] is getattr(package, name) is getattr(public, name), name
+assert set(public.__all__) <= set(dir(package))
+try:
+    package.swepe
+except AttributeError as error:
+    print(error)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stderr == ""
+    assert result.stdout == f"module 'fastattnerase{package}' has no attribute 'swepe'\n"
+
+
+def test_the_operators_are_there_with_the_first_public_name() -> None:
+    code = (
+        "import fastattnerase as fae, sys\nassert 'torch' not in sys.modules\nfae.AttentionBatch\n"
+        "import torch\ntorch.ops.fastattnerase.sweep.default\nprint(fae.backends()['reference'])\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.stdout, result.stderr) == ("[]\n", "")
