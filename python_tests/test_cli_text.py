@@ -176,4 +176,4 @@ def test_words_of_another_language_wherever_the_model_is_applied(
 
 def test_a_language_that_is_not_there_is_refused_before_the_data_are_read(tmp_path: Path) -> None:
     line = error("train", "--data", tmp_path / "absent.csv", "--language", "qq")
-    assert "language: given 'qq', needed a code of a language that spaCy has here" in line
+    assert "error: --language: given 'qq', needed a code of a language that spaCy has here" in line

@@ -113,7 +113,7 @@ def train_and_save(
     name: str,
 ) -> None:
     """Read the texts, train, evaluate on the test split, save the model and print what it is."""
-    from fastattnerase.data import load_corpus, odd_labels, prepare
+    from fastattnerase.data import DataError, load_corpus, odd_labels, prepare
     from fastattnerase.data.tokens import find_language
     from fastattnerase.models import build_model, evaluate, save_model
     from fastattnerase.models import train as train_model
@@ -125,7 +125,10 @@ def train_and_save(
     require_writable(folder)
     if data.vectors is not None and not Path(data.vectors).is_file():
         raise UsageError(f"--vectors: given {data.vectors}, which is no file, needed a file")
-    find_language(data.sentences, data.language)
+    try:
+        find_language(data.sentences, data.language)
+    except DataError as error:
+        raise UsageError(f"--{error}") from error
     stages = Stages({READING: 1.0})
     with stages, advising(_OTHER_LABEL):
         stages(READING, 0, 1)
