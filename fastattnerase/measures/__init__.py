@@ -1,0 +1,1 @@
+"""Measures of how well a ranking explains decisions: plain functions, one file a measure."""
