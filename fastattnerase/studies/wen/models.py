@@ -78,7 +78,8 @@ def fixed_attention(
     Args:
         reading: `uniform`: all items weigh alike. `trained`: each document keeps the weights that
             the base model gave it. `random`: each document has weights of its own, drawn uniformly
-            from the simplex. `parameters`: attention keeps its random initial parameters.
+            from the simplex (`random_weights`). `parameters`: attention keeps its random initial
+            parameters.
         config: of the base model.
         prepared: the data.
         base: the trained base model.
@@ -108,7 +109,7 @@ def fixed_attention(
         table = {key: log.exp() for key, log in logs.items()}
     elif reading == "random":
         table = {
-            document.id: _random_weights(config.seed, document.id, len(document))
+            document.id: random_weights(config.seed, document.id, len(document))
             for split in splits
             for document in split
         }
@@ -122,10 +123,26 @@ def fixed_attention(
     return model
 
 
-def _random_weights(seed: int, key: int, n: int) -> Tensor:
-    """Draw a document's weights uniformly from the simplex: `[n]`."""
+def random_weights(seed: int, key: int, n: int) -> Tensor:
+    """Draw a document's weights uniformly from the simplex: `a_i = E_i / Σ_j E_j`, E exponential.
+
+    Gumbel noise is `g = −ln E`, so that these are the softmax of `−g`. The largest of `n` weights
+    is on average `H_n / n`, with the harmonic number `H_n = Σ_{i≤n} 1 / i`.
+
+    Args:
+        seed: a number.
+        key: of the document, whose weights depend on nothing else.
+        n: its words.
+
+    Returns:
+        `[n]`, float32, sum 1.
+
+    Example:
+        >>> random_weights(0, 5, 1).tolist()
+        [1.0]
+    """
     lengths = torch.tensor([n])
-    return segment_softmax(document_noise(seed, torch.tensor([key]), lengths), lengths).float()
+    return segment_softmax(-document_noise(seed, torch.tensor([key]), lengths), lengths).float()
 
 
 def _freeze(module: nn.Module) -> None:

@@ -34,7 +34,8 @@ POINTS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "Fix Attn: constant, or frozen",
-        "Four readings: uniform, the trained model's weights, random weights, random parameters.",
+        "Four readings: uniform, the trained model's weights, random weights (drawn uniformly from "
+        "the simplex), random parameters.",
         "Table 2",
     ),
     (

@@ -300,6 +300,9 @@ class Options:
         if self.vectors is not None:
             unused |= {"embedding_size"}
             options["vectors"] = Path(self.vectors).name
+        if cell.variant == "attention_random":
+            # Of the first version's cells, which drew weights ∝ 1/E, nothing is said here.
+            options["random_weights"] = "uniform on the simplex"
         return {name: value for name, value in options.items() if name not in unused}
 
 

@@ -229,6 +229,9 @@ def test_the_options_that_each_kind_of_unit_uses() -> None:
     assert not {"hidden_size", "activation", "attention_size", "temperature"} & cnn
     random = Options().used(Cell("sst", "bilstm", "additive", "softmax", "normal"))
     assert (random["vectors"], random["embedding_size"]) == (None, 300)
+    # Cells that drew weights ∝ 1/E say nothing of it, so that they are refused.
+    fixed = Cell("sst", "bilstm", "additive", "softmax", "attention_random")
+    assert Options().used(fixed) == random | {"random_weights": "uniform on the simplex"}
 
 
 def test_a_result_edited_by_hand(finished: Wen, tmp_path: Path) -> None:

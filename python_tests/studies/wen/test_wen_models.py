@@ -21,6 +21,7 @@ from fastattnerase.studies.wen.models import (
     divergence,
     fixed_attention,
     fixed_representation,
+    random_weights,
 )
 
 CONFIG = jain_wallace_model(embedding_size=8, hidden_size=4, seed=3)
@@ -76,6 +77,20 @@ def test_fixed_attention(
         torch.testing.assert_close(batch.weights, after)
     else:
         assert batch.scores is not None
+
+
+@pytest.mark.parametrize("n", [2, 5, 19, 115])
+def test_random_weights_are_uniform_on_the_simplex(n: int) -> None:
+    """Mean and deviation of the largest of n spacings: Σ 1/i / n, and E[max²] of Rényi's sum."""
+    draws = 3_000
+    largest = np.array([float(random_weights(7, key, n).max()) for key in range(draws)])
+    inverse = 1 / np.arange(1, n + 1)
+    mean = inverse.sum() / n  # H_n / n
+    # The largest of n exponentials is Σ E_i / i; divided by their sum, which is independent of it.
+    second = ((inverse**2).sum() + inverse.sum() ** 2) / (n * (n + 1))
+    error = np.sqrt((second - mean**2) / draws)
+    assert abs(largest.mean() - mean) < 3 * error
+    np.testing.assert_allclose(largest.std(), np.sqrt(second - mean**2), rtol=0.06)
 
 
 @pytest.mark.parametrize("reading", ["uniform", "trained", "random", "parameters"])
