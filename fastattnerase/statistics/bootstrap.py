@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.uint8]
+Counts = NDArray[np.unsignedinteger[Any]]
 SUMMARY = ("share", "mean", "q1", "median", "q3")
 
 _CHUNK = 1 << 19  # counts that are worked on at a time: what they become fits into a cache
@@ -76,7 +77,8 @@ class Bootstrap:
 
         `share` is the part of the sample that is not NaN; `mean` and the quartiles (linear
         interpolation) are those of the rest. Whole rows are resampled, so that the columns (several
-        random orders of one instance) stay together.
+        random orders of one instance) stay together. Infinite values are values: a quartile that
+        lies at one, or between one and another value, is infinite, and so is a mean.
 
         Args:
             sample: `[N]` or `[N, K]` float64.
@@ -84,16 +86,7 @@ class Bootstrap:
         Returns:
             One `Estimate` for each of `share`, `mean`, `q1`, `median`, `q3`.
         """
-        columns = sample[:, None] if sample.ndim == 1 else sample  # [N, K]
-        instance, _ = known = np.nonzero(~np.isnan(columns))
-        values = columns[known]
-        order = np.argsort(values, kind="stable")
-        values, instance = values[order], instance[order]
-
-        def statistic(counts: Counts) -> Floats:
-            return _describe(values, counts.take(instance, axis=1), columns.size)
-
-        estimates = self._intervals(statistic, len(columns))
+        estimates = self._intervals(describer(sample), len(sample))
         return dict(zip(SUMMARY, estimates or [UNDEFINED] * len(SUMMARY), strict=True))
 
     def means(self, sample: Floats | NDArray[np.bool_]) -> list[Estimate]:
@@ -114,7 +107,8 @@ class Bootstrap:
         rows = np.asarray(sample, dtype=np.float64)
 
         def statistic(counts: Counts) -> Floats:
-            return np.asarray(counts.astype(np.float64) @ rows / len(rows))
+            size = counts.sum(axis=1, dtype=np.int64, keepdims=True)  # [C, 1]
+            return np.asarray(counts.astype(np.float64) @ rows / size)
 
         return self._intervals(statistic, len(rows)) or [UNDEFINED] * rows.shape[1]
 
@@ -145,7 +139,13 @@ class Bootstrap:
         if np.isnan(value) or len(defined) == 0:
             return UNDEFINED
         tail = 50 * (1 - self.confidence)
-        low, high = np.percentile(defined, [tail, 100 - tail])
+        if np.isfinite(defined).all():
+            low, high = np.percentile(defined, [tail, 100 - tail])
+        else:
+            place = np.array([tail, 100 - tail]) / 100 * (len(defined) - 1)  # [2]
+            below, ordered = place.astype(np.int64), np.sort(defined)
+            above = np.minimum(below + 1, len(defined) - 1)
+            low, high = between(ordered[below], ordered[above], place - below)
         return Estimate(value, float(low), float(high))
 
     def _counts(self, size: int) -> Iterator[Counts]:
@@ -156,9 +156,13 @@ class Bootstrap:
             self._kept[size] = list(self._draw(size))
         return iter(self._kept[size])
 
+    def _at_a_time(self, size: int) -> int:
+        """Say how many resamples of `size` rows are worked on at a time."""
+        return max(1, _CHUNK // size)
+
     def _draw(self, size: int) -> Iterator[Counts]:
         rng = np.random.default_rng(self.seed)
-        left, most = self.resamples, max(1, _CHUNK // size)
+        left, most = self.resamples, self._at_a_time(size)
         while left:
             count = min(left, most)
             left -= count
@@ -169,13 +173,72 @@ class Bootstrap:
             yield counts.astype(np.uint8)
 
 
-def _describe(values: Floats, times: Counts, size: int) -> Floats:
+def describer(sample: Floats) -> Callable[[Counts], Floats]:
+    """Make the function that describes a sample, as `SUMMARY` names it, in resamples.
+
+    Args:
+        sample: `[N]` or `[N, K]` float64, NaN for "does not apply".
+
+    Returns:
+        From how often each row counts, `[C, N]`, to the statistics, `[C, 5]`.
+
+    Example:
+        >>> import numpy as np
+        >>> from fastattnerase.statistics.bootstrap import describer
+        >>> describer(np.array([1.0, 4.0]))(np.array([[2, 1]], dtype=np.uint8))[0].tolist()
+        [1.0, 2.0, 1.0, 1.0, 2.5]
+    """
+    columns = sample[:, None] if sample.ndim == 1 else sample  # [N, K]
+    instance, _ = known = np.nonzero(~np.isnan(columns))
+    values = columns[known]
+    order = np.argsort(values, kind="stable")
+    values, instance = values[order], instance[order]
+
+    def describe(counts: Counts) -> Floats:
+        size = columns.shape[1] * counts.sum(axis=1, dtype=np.int64)  # [C]
+        return _describe(values, counts.take(instance, axis=1), size)
+
+    return describe
+
+
+def between(low: Floats, high: Floats, share: Floats) -> Floats:
+    """Interpolate, `low + share (high − low)`, also where ends are infinite.
+
+    Between a number and an infinite one lies the infinite one, between the two infinite ones the
+    nearer.
+
+    Args:
+        low: float64.
+        high: of the same shape, not below it.
+        share: of the same shape, in [0, 1).
+
+    Returns:
+        float64 of that shape.
+
+    Example:
+        >>> import numpy as np
+        >>> from fastattnerase.statistics.bootstrap import between
+        >>> low, high = np.array([1.0, 1.0, 1.0]), np.array([3.0, np.inf, np.inf])
+        >>> between(low, high, np.array([0.5, 0.5, 0.0])).tolist()
+        [2.0, inf, 1.0]
+    """
+    endless = ~(np.isfinite(low) & np.isfinite(high))
+    if not endless.any():
+        return np.asarray(low + share * (high - low))
+    first = np.where(endless, 0.0, low)
+    found = first + share * (np.where(endless, 0.0, high) - first)
+    nearer = np.where(share < 0.5, low, high)
+    infinite = np.where(np.isfinite(low), high, np.where(np.isfinite(high), low, nearer))
+    return np.where(endless, np.where(share == 0, low, infinite), found)
+
+
+def _describe(values: Floats, times: Counts, size: NDArray[np.int64]) -> Floats:
     """Compute share, mean and quartiles of values that count several times.
 
     Args:
         values: `[M]`, ascending.
         times: `[C, M]`, how often each counts.
-        size: of the whole sample, with what does not apply.
+        size: `[C]`, of the whole sample, with what does not apply.
 
     Returns:
         `[C, 5]`, as `SUMMARY` names them; NaN where no value counts.
@@ -190,8 +253,8 @@ def _describe(values: Floats, times: Counts, size: int) -> Floats:
     some = number > 0
     times, ends, number = times[some], ends[some], number[some]
 
-    found[some, 0] = number / size
-    found[some, 1] = times.astype(np.float64) @ values / number
+    found[some, 0] = number / size[some]
+    found[some, 1] = _sums(values, times) / number
     place = np.array([0.25, 0.5, 0.75]) * (number[:, None] - 1)  # [C, 3]
     below = place.astype(np.int64)
     # Places, 0 for the smallest value; from each find the block, and in the block the value.
@@ -203,5 +266,17 @@ def _describe(values: Floats, times: Counts, size: int) -> Floats:
     counts = times[rows[:, :, None], np.minimum(inside, len(values) - 1)]
     reached = before[:, :, None] + counts.cumsum(axis=2, dtype=np.int64)
     at = values[begins[block] + (reached <= places[:, :, None]).sum(axis=2)]  # [C, 6]
-    found[some, 2:] = at[:, :3] + (place - below) * (at[:, 3:] - at[:, :3])
+    found[some, 2:] = between(at[:, :3], at[:, 3:], place - below)
     return found
+
+
+def _sums(values: Floats, times: Counts) -> Floats:
+    """Sum values, `[M]`, as often as each counts, `[C, M]`; an infinite one that does not count is
+    nothing."""
+    endless = ~np.isfinite(values)
+    sums = np.asarray(times.astype(np.float64) @ np.where(endless, 0.0, values))  # [C]
+    for sign in (-1.0, 1.0):
+        where = (values == sign * np.inf).nonzero()[0]
+        if len(where):
+            sums = np.where(times[:, where].any(axis=1), sums + sign * np.inf, sums)
+    return sums

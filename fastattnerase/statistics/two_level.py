@@ -1,0 +1,215 @@
+"""Several seeds of one model: bootstrap of seeds and instances, and the spread over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fastattnerase.statistics.bootstrap import (
+    SUMMARY,
+    UNDEFINED,
+    Bootstrap,
+    Counts,
+    Estimate,
+    Floats,
+    describer,
+)
+
+Statistic = Literal["share", "mean", "q1", "median", "q3"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A statistic against a value that it would have if there were nothing to say.
+
+    Attributes:
+        estimate: the statistic with its interval.
+        p: the bootstrap's two-sided level: `min(1, 2 (k + 1) / (R + 1))`, where of `R` resamples
+            `k` lie at that value or on the side of it where fewer lie; None where the statistic is
+            undefined.
+    """
+
+    estimate: Estimate
+    p: float | None
+
+
+@dataclass(frozen=True)
+class SeedSpread:
+    """How a number differs from seed to seed.
+
+    Attributes:
+        seeds: of how many.
+        mean: of the seeds' numbers; infinite where one of them is.
+        sd: their standard deviation (divisor: seeds less one); None with one seed, or where one of
+            them is infinite.
+        least: the smallest.
+        most: the largest.
+    """
+
+    seeds: int
+    mean: float
+    sd: float | None
+    least: float
+    most: float
+
+
+class SeedBootstrap(Bootstrap):
+    """Draws resamples of seeds, then of instances within each drawn seed.
+
+    Each resample takes as many seeds as there are, with replacement, and of each drawn seed as many
+    of its instances as it has, with replacement; a seed that is drawn twice has its instances drawn
+    twice. A statistic is that of all drawn rows together. For `S` seeds of `n` instances each the
+    variance of a resampled mean is `(b + w / n) / S`, where `b` is the variance of the seeds' means
+    and `w` the mean variance within a seed, both with their number as divisor. With one seed this
+    is `Bootstrap`, down to the resamples.
+
+    Args:
+        sizes: instances of each seed; samples hold the rows of the first seed, then of the next.
+        seed: of the resampling.
+        resamples: number of resamples.
+        confidence: coverage of the intervals.
+
+    Raises:
+        ValueError: no seed, or one without instances.
+
+    Source:
+        A. Davison and D. Hinkley, Bootstrap Methods and their Application, 1997, section 3.8
+        (strategy 1).
+
+    Example:
+        >>> import numpy as np
+        >>> from fastattnerase.statistics.two_level import SeedBootstrap
+        >>> two = SeedBootstrap((2, 2), seed=0, resamples=200)
+        >>> e = two.summarise(np.array([1.0, 1.0, 3.0, np.inf]))["median"]
+        >>> e.value, e.low, e.high
+        (2.0, 1.0, inf)
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        seed: int,
+        resamples: int = 1000,
+        confidence: float = 0.95,
+    ) -> None:
+        super().__init__(seed=seed, resamples=resamples, confidence=confidence)
+        if len(sizes) == 0 or min(sizes) < 1:
+            raise ValueError(f"sizes: given {tuple(sizes)}, needed one seed or more with instances")
+        self.sizes = tuple(int(size) for size in sizes)
+
+    def difference(
+        self, first: Floats, second: Floats, statistic: Statistic = "median"
+    ) -> Comparison:
+        """Compare a statistic of two samples of the same instances, resampled together.
+
+        `statistic(first) − statistic(second)`; where both are infinite the difference is 0.
+
+        Args:
+            first: `[N]` or `[N, K]` float64; NaN is "does not apply".
+            second: `[N]` or `[N, L]` float64.
+            statistic: which of those of `summarise`.
+
+        Returns:
+            The difference against 0.
+
+        Example:
+            >>> import numpy as np
+            >>> from fastattnerase.statistics.two_level import SeedBootstrap
+            >>> one = SeedBootstrap((4,), seed=0, resamples=99)
+            >>> found = one.difference(np.array([3.0, 4.0, 5.0, np.inf]), np.ones(4))
+            >>> found.estimate.value, found.p
+            (3.5, 0.02)
+        """
+        place = SUMMARY.index(statistic)
+        values = [
+            np.concatenate([describe(counts)[:, place] for counts in self._with_sample()])
+            for describe in (describer(first), describer(second))
+        ]  # each [1 + R]
+        same = np.isinf(values[0]) & (values[0] == values[1])
+        with np.errstate(invalid="ignore"):
+            return self._compared(np.where(same, 0.0, values[0] - values[1]), 0.0)
+
+    def against(self, sample: Floats, null: float, statistic: Statistic = "mean") -> Comparison:
+        """Compare a statistic of a sample with a number.
+
+        Args:
+            sample: `[N]` or `[N, K]` float64; NaN is "does not apply".
+            null: the number.
+            statistic: which of those of `summarise`.
+
+        Returns:
+            The statistic against `null`.
+
+        Example:
+            >>> import numpy as np
+            >>> from fastattnerase.statistics.two_level import SeedBootstrap
+            >>> SeedBootstrap((2, 2), seed=0, resamples=99).against(np.ones(4), 0.5).p
+            0.02
+        """
+        place, describe = SUMMARY.index(statistic), describer(sample)
+        values = np.concatenate([describe(counts)[:, place] for counts in self._with_sample()])
+        return self._compared(values, null)
+
+    def _compared(self, values: Floats, null: float) -> Comparison:
+        """Compare the sample's value, the first of `[1 + R]`, with a number."""
+        estimate = self._estimate(float(values[0]), values[1:])
+        if estimate.value is None:
+            return Comparison(UNDEFINED, None)
+        drawn = values[1:][~np.isnan(values[1:])]
+        fewer = min(int((drawn <= null).sum()), int((drawn >= null).sum()))
+        return Comparison(estimate, min(1.0, 2 * (fewer + 1) / (len(drawn) + 1)))
+
+    def _with_sample(self) -> Iterator[Counts]:
+        """Give how often each row counts: once each, then in the resamples."""
+        size = sum(self.sizes)
+        yield np.ones((1, size), dtype=np.uint8)
+        yield from self._counts(size)
+
+    def _draw(self, size: int) -> Iterator[Counts]:
+        if len(self.sizes) == 1:
+            yield from super()._draw(size)
+            return
+        rng = np.random.default_rng(self.seed)
+        sizes, begins = np.array(self.sizes), np.cumsum([0, *self.sizes[:-1]])
+        seeds = rng.integers(0, len(sizes), (self.resamples, len(sizes)))  # [R, S]
+        most = self._at_a_time(size)
+        for start in range(0, self.resamples, most):
+            drawn = seeds[start : start + most]  # [C, S]
+            of_row = np.repeat(drawn.ravel(), sizes[drawn.ravel()])  # the seed of each drawn row
+            resample = np.repeat(np.arange(len(drawn)), sizes[drawn].sum(axis=1))
+            rows = begins[of_row] + rng.integers(0, sizes[of_row])
+            cells = np.bincount(resample * size + rows, minlength=len(drawn) * size)
+            # No row is drawn 65,536 times: it takes as many seeds.
+            yield cells.reshape(len(drawn), size).astype(np.uint16)
+
+
+def spread(values: Sequence[float]) -> SeedSpread:
+    """Describe how a number differs from seed to seed.
+
+    Args:
+        values: of each seed, at least one; may be infinite.
+
+    Returns:
+        Mean, standard deviation and ends.
+
+    Raises:
+        ValueError: no values.
+
+    Example:
+        >>> from fastattnerase.statistics.two_level import spread
+        >>> spread([1.0, 2.0, 3.0])
+        SeedSpread(seeds=3, mean=2.0, sd=1.0, least=1.0, most=3.0)
+        >>> spread([1.0, float("inf")]).mean
+        inf
+    """
+    if len(values) == 0:
+        raise ValueError("values: given none, needed one of a seed or more")
+    finite = all(math.isfinite(value) for value in values)
+    sd = float(np.std(values, ddof=1)) if finite and len(values) > 1 else None
+    mean = math.fsum(values) / len(values) if finite else float(np.sum(values))
+    return SeedSpread(len(values), mean, sd, float(min(values)), float(max(values)))
