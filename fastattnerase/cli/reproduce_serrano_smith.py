@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,18 @@ def _print_example(wanted: bool) -> None:
 
         out.print(example_study(), end="", soft_wrap=True)
         raise typer.Exit
+
+
+def _numbers(given: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(part) for part in given.split(","))
+    except ValueError:
+        numbers = ()
+    if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise UsageError(
+            f"--seeds: given {given!r}, needed distinct numbers from 0, with commas between"
+        )
+    return numbers
 
 
 @command(
@@ -68,6 +81,14 @@ def serrano_smith(
             show_default=False,
         ),
     ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="Seeds with commas between: each model is trained and erased once with each. By "
+            "default those of --study, or once with the presets' seed.",
+            show_default=False,
+        ),
+    ] = None,
     out_folder: Annotated[
         Path, typer.Option("--out", help="Folder to write; an interrupted run goes on there.")
     ] = Path("runs/serrano-smith"),
@@ -93,6 +114,8 @@ def serrano_smith(
             "--preset: given with --study, needed without it: a study has corpora of its own"
         )
     wanted = original_study(data_root, preset or "paper") if study is None else read_study(study)
+    if seeds is not None:
+        wanted = dataclasses.replace(wanted, seeds=_numbers(seeds))
     workspace = SerranoSmith(
         wanted, data_root, out_folder, tuple(only or ()), until, choose_device(device)
     )

@@ -16,6 +16,9 @@ _TEXT = """\
 
 name = "reviews"
 
+# Each model is trained and erased once with each seed; without the key, once.
+seeds = [0, 1, 2, 3, 4]
+
 # For all models: sizes and parts. {model}
 [model]
 hidden_size = 50

@@ -113,9 +113,13 @@ class Study:
         training: options of `TrainConfig` for all models.
         models: by name of a model (`HANrnn`): `model` and `training`, options for that one.
         erase: options of the experiment's `Config`.
+        seeds: each model is trained and erased once with each of these, which are the seeds of its
+            initial parameters, batches and dropout, whatever other options say; none is once, with
+            the seeds that the options say.
 
     Raises:
-        RunError: no corpora, two of one name, unknown options.
+        RunError: no corpora, two of one name, unknown options, seeds that are not distinct numbers
+            from 0 to 2⁶³ - 1.
 
     Example:
         >>> from fastattnerase.studies.serrano_smith.study import CorpusSpec, Study
@@ -130,8 +134,14 @@ class Study:
     training: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     erase: Mapping[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "seeds", tuple(self.seeds))
+        fits = all(0 <= seed < 2**63 for seed in self.seeds)
+        if not fits or len(set(self.seeds)) < len(self.seeds):
+            given = ", ".join(map(str, self.seeds))
+            raise RunError(f"seeds: given {given}, needed distinct numbers from 0 to 2**63 - 1")
         if not self.corpora:
             raise RunError(f"corpora of study {self.name!r}: given none, needed at least one")
         slugs = [corpus.slug for corpus in self.corpora]
@@ -148,10 +158,13 @@ class Study:
         except ValueError as error:
             raise RunError(f"erase: {error}") from error
 
-    def options(self, corpus: CorpusSpec, model: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    def options(
+        self, corpus: CorpusSpec, model: str, seed: int | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Give the options of `ModelConfig` and `TrainConfig` of one model.
 
-        The more special ones win: the study's, the model's, the corpus's, the model's on it.
+        The more special ones win: the study's, the model's, the corpus's, the model's on it, and
+        over all `seed`, one of `seeds`.
         """
         match = _MODEL.fullmatch(model)
         assert match is not None  # checked when the study was made
@@ -168,6 +181,9 @@ class Study:
         for layer in layers:
             for part, values in layer.items():
                 options[part].update(values)
+        if seed is not None:
+            for values in options.values():
+                values["seed"] = seed
         return options["model"], options["training"]
 
     def pairs(self, only: Sequence[str] = ()) -> list[tuple[CorpusSpec, str]]:
@@ -210,6 +226,7 @@ class Study:
             "training": _plain(self.training),
             "models": _plain(self.models),
             "erase": _plain(self.erase),
+            **({"seeds": list(self.seeds)} if self.seeds else {}),
             "corpora": [corpus.to_dict() for corpus in self.corpora],
         }
 

@@ -6,6 +6,7 @@ A unit is one stage of one corpus or model; the report is one for all.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,38 @@ _STAGE_COST = {"prepare": 1.0, "embed": 0.3, "erase": 0.7, "report": 1.0}
 _TRAIN_COST = {"rnn": 5.0, "conv": 3.0, "noenc": 1.5}
 
 
+@dataclass(frozen=True)
+class _Model:
+    """One model that is trained and erased: on which corpus, by which name, with which seed.
+
+    Attributes:
+        corpus: of the study.
+        name: such as `HANrnn`.
+        seed: one of the study's seeds; None where it has none.
+    """
+
+    corpus: CorpusSpec
+    name: str
+    seed: int | None
+
+    @property
+    def place(self) -> str:
+        """Its part of the keys of its units, and so of its folders: `imdb/HANrnn-0`."""
+        suffix = "" if self.seed is None else f"-{self.seed}"
+        return f"{self.corpus.slug}/{self.name}{suffix}"
+
+    @property
+    def title(self) -> str:
+        """The name of its run."""
+        suffix = "" if self.seed is None else f", seed {self.seed}"
+        return f"{self.name} on {self.corpus.name}{suffix}"
+
+    @property
+    def carried(self) -> dict[str, int]:
+        """What its records say of its seed; nothing in a study without seeds."""
+        return {} if self.seed is None else {"seed": self.seed}
+
+
 class SerranoSmith(Workspace):
     """A study, its data and its folder.
 
@@ -83,9 +116,11 @@ class SerranoSmith(Workspace):
         erased = []
         for corpus, model in self.study.pairs(self.only):
             prepare, embed = self._prepare_unit(corpus), self._embed_unit(corpus)
-            train, erase = self._train_unit(corpus, model), self._erase_unit(corpus, model)
-            units |= dict.fromkeys((prepare, embed, train, erase))
-            erased.append(erase.key)
+            for seed in self.study.seeds or (None,):
+                own = _Model(corpus, model, seed)
+                train, erase = self._train_unit(own), self._erase_unit(own)
+                units |= dict.fromkeys((prepare, embed, train, erase))
+                erased.append(erase.key)
         report = Unit(
             "report",
             self._report,
@@ -262,32 +297,31 @@ class SerranoSmith(Workspace):
 
     # --- train -----------------------------------------------------------------------------------
 
-    def _train_unit(self, corpus: CorpusSpec, model: str) -> Unit:
+    def _train_unit(self, model: _Model) -> Unit:
         return Unit(
-            f"train/{corpus.slug}/{model}",
-            partial(self._train, corpus, model),
-            partial(self._train_state, corpus, model),
-            (f"embed/{corpus.slug}",),
-            cost=next(cost for name, cost in _TRAIN_COST.items() if model.endswith(name)),
-            about=_about("train", corpus, model),
+            f"train/{model.place}",
+            partial(self._train, model),
+            partial(self._train_state, model),
+            (f"embed/{model.corpus.slug}",),
+            cost=next(cost for name, cost in _TRAIN_COST.items() if model.name.endswith(name)),
+            about=_about("train", model.corpus, model.name) | model.carried,
         )
 
-    def _train_state(self, corpus: CorpusSpec, model: str) -> dict[str, Any]:
-        of_model, of_training = self.study.options(corpus, model)
+    def _train_state(self, model: _Model) -> dict[str, Any]:
+        of_model, of_training = self.study.options(model.corpus, model.name, model.seed)
         return {
-            "before": self.digest(self._embed_unit(corpus)),
+            "before": self.digest(self._embed_unit(model.corpus)),
             "model": of_model,
             "training": of_training,
             "device": self.device,
         }
 
-    def _train(
-        self, corpus: CorpusSpec, model: str, folder: Path, report: Report
-    ) -> dict[str, Any]:
+    def _train(self, model: _Model, folder: Path, report: Report) -> dict[str, Any]:
+        corpus = model.corpus
         prepared = self._prepared(corpus)
         vectors = self.folder(f"embed/{corpus.slug}") / "vectors.safetensors"
         embeddings = read_tensors(vectors)["vectors"] if vectors.exists() else None
-        of_model, of_training = self.study.options(corpus, model)
+        of_model, of_training = self.study.options(corpus, model.name, model.seed)
         train_config = TrainConfig.from_dict(of_training)
         classes = prepared.classes
         classifier = build_model(
@@ -319,32 +353,31 @@ class SerranoSmith(Workspace):
             classes=classes,
             data_config=DataConfig.from_dict(rundir.read_json(prepare / "config.json")),
             train_config=train_config,
-            metadata=numbers | {"name": f"{model} on {corpus.name}"} | rundir.provenance(),
+            metadata=numbers | {"name": model.title} | rundir.provenance(),
         )
         return numbers
 
     # --- erase -----------------------------------------------------------------------------------
 
-    def _erase_unit(self, corpus: CorpusSpec, model: str) -> Unit:
+    def _erase_unit(self, model: _Model) -> Unit:
         return Unit(
-            f"erase/{corpus.slug}/{model}",
-            partial(self._erase, corpus, model),
-            partial(self._erase_state, corpus, model),
-            (f"train/{corpus.slug}/{model}",),
+            f"erase/{model.place}",
+            partial(self._erase, model),
+            partial(self._erase_state, model),
+            (f"train/{model.place}",),
             cost=_STAGE_COST["erase"],
-            about=_about("erase", corpus, model),
+            about=_about("erase", model.corpus, model.name) | model.carried,
         )
 
-    def _erase_state(self, corpus: CorpusSpec, model: str) -> dict[str, Any]:
+    def _erase_state(self, model: _Model) -> dict[str, Any]:
         return {
-            "before": self.digest(self._train_unit(corpus, model)),
+            "before": self.digest(self._train_unit(model)),
             "config": self.study.config().to_dict(),
         }
 
-    def _erase(
-        self, corpus: CorpusSpec, model: str, folder: Path, report: Report
-    ) -> dict[str, Any]:
-        loaded = load_model(self.folder(f"train/{corpus.slug}/{model}"), device=self.device)
+    def _erase(self, model: _Model, folder: Path, report: Report) -> dict[str, Any]:
+        corpus = model.corpus
+        loaded = load_model(self.folder(f"train/{model.place}"), device=self.device)
         statistics = self.folder(f"prepare/{corpus.slug}") / "statistics.json"
         training = loaded.train_config
         source = ModelSource(
@@ -353,7 +386,8 @@ class SerranoSmith(Workspace):
             loaded.classes,
             {
                 "corpus": corpus.name,
-                "architecture": model,
+                "architecture": model.name,
+                **model.carried,
                 "paper": corpus.paper,
                 "statistics": rundir.read_json(statistics),
                 "data": corpus.to_dict(),
@@ -368,7 +402,7 @@ class SerranoSmith(Workspace):
             source,
             self.study.config(),
             folder,
-            name=f"{model} on {corpus.name}",
+            name=model.title,
             report=as_share(report, COSTS),
         )
         counts = result.counts
