@@ -325,8 +325,7 @@ class AttentionBatch:
         part.head, part._head_takes_rows = self.head, self._head_takes_rows
         part._rows = self._rows[i:j]
         part._positions = None if self._positions is None else self._positions[begin:end]
-        part._width = self._width
-        part._several = self._several
+        part._width, part._several = self._width, self._several
         part._values = self._values[begin:end]
         part._attention = self._attention[begin:end]
         part._head_weight = self._head_weight
@@ -349,6 +348,12 @@ class AttentionBatch:
         for name, value in vars(self).items():
             setattr(moved, name, value.to(device) if isinstance(value, Tensor) else value)
         return moved
+
+    def with_weights(self, weights: Tensor) -> AttentionBatch:
+        """Give the same items other weights [T, H], of any float type; for code of the package."""
+        other = self[:]
+        other.is_scores, other._attention = False, weights.detach()
+        return other
 
     def __repr__(self) -> str:
         """Sizes, dtype and device."""

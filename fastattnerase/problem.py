@@ -68,6 +68,18 @@ class PooledProblem:
     begin: int
 
 
+@dataclass(frozen=True)
+class ReweighedProblem:
+    """Other weights of a batch's items, `R` rows of them, and the linear head that reads them."""
+
+    values: Tensor  # [T, H, D]
+    offsets: Tensor  # [B + 1]
+    head_weight: Tensor  # [C, H, D]
+    head_bias: Tensor  # [C] or [B, C]
+    weights: Tensor  # [R, T, H], any of the four float types
+    validate: bool = True
+
+
 # "real" is float64 where the values are float64, else float32.
 ResultType = Literal["integer", "real", "double"]
 

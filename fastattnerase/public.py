@@ -13,6 +13,7 @@ from fastattnerase.ops import (
     erase_prefixes,
     minimal_flip_set,
     rank,
+    reweigh,
     sweep,
 )
 from fastattnerase.rankings import register_ranking
@@ -37,5 +38,6 @@ __all__ = [
     "minimal_flip_set",
     "rank",
     "register_ranking",
+    "reweigh",
     "sweep",
 ]

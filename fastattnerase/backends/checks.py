@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fastattnerase.problem import Problem, RankingKind
+from fastattnerase.problem import Problem, RankingKind, ReweighedProblem
 
 
 def check_offsets(offsets: Tensor, items: int) -> None:
@@ -49,6 +49,19 @@ def check_contents(problem: Problem) -> None:
                 )
         elif kind == RankingKind.GIVEN_ORDER:
             _check_order(problem.offsets, problem.orders[arg])
+
+
+def check_weights(problem: ReweighedProblem) -> None:
+    """Raise for offsets or weights that cannot be used."""
+    check_offsets(problem.offsets, len(problem.values))
+    negative = (problem.weights < 0).any(2)  # [R, T]
+    for row in negative.any(1).nonzero().flatten().tolist():
+        instance, position, item = _locate(problem.offsets, negative[row])
+        weight = float(problem.weights[row, item].min())
+        raise ValueError(
+            f"weights: given {weight:g} at position {position} of instance {instance} in row "
+            f"{row}, needed 0 or more"
+        )
 
 
 def _locate(offsets: Tensor, marked: Tensor) -> tuple[int, int, int]:

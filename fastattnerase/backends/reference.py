@@ -8,10 +8,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fastattnerase.backends.checks import check_contents
+from fastattnerase.backends.checks import check_contents, check_weights
 from fastattnerase.backends.reference_sweep import sweep
-from fastattnerase.problem import Outputs, PooledProblem, Problem
+from fastattnerase.problem import Outputs, PooledProblem, Problem, ReweighedProblem
 from fastattnerase.reference.pooled import pooled_prefixes
+from fastattnerase.reference.reweighed import reweighed
 
 
 class ReferenceBackend:
@@ -63,6 +64,22 @@ class ReferenceBackend:
         result = torch.empty_like(pooled, device="cpu")
         pooled_prefixes(on_cpu, result)
         pooled.copy_(result)
+
+    def reweigh(self, problem: ReweighedProblem, logits: Tensor) -> None:
+        """Fill `logits` [R, B, C] with those of other weights."""
+        on_cpu = replace(
+            problem,
+            values=problem.values.cpu(),
+            offsets=problem.offsets.cpu(),
+            head_weight=problem.head_weight.cpu(),
+            head_bias=problem.head_bias.cpu(),
+            weights=problem.weights.cpu(),
+        )
+        if problem.validate:
+            check_weights(on_cpu)
+        result = torch.empty_like(logits, device="cpu")
+        reweighed(on_cpu, result)
+        logits.copy_(result)
 
 
 BACKEND = ReferenceBackend()

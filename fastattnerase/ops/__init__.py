@@ -1,6 +1,12 @@
 """The public operators and their results."""
 
-from fastattnerase.ops.functions import erase_each, erase_prefixes, minimal_flip_set, rank
+from fastattnerase.ops.functions import (
+    erase_each,
+    erase_prefixes,
+    minimal_flip_set,
+    rank,
+    reweigh,
+)
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure, Sweep
 from fastattnerase.ops.sweeps import sweep
 
@@ -13,5 +19,6 @@ __all__ = [
     "erase_prefixes",
     "minimal_flip_set",
     "rank",
+    "reweigh",
     "sweep",
 ]

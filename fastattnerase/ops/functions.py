@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.choices import BackendName, CurveName, Direction
+from fastattnerase.ops.library import reweigh_op
 from fastattnerase.ops.plan import RankingLike, plan_rankings
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure
 from fastattnerase.ops.sweeps import DEFAULT_MAX_BYTES, check_batch, run, sweep
 from fastattnerase.problem import BIT
+from fastattnerase.tensor_checks import check_devices, check_float, shape_of
 
 
 def rank(
@@ -237,3 +240,71 @@ def minimal_flip_set(
     ).minimal
     assert result is not None
     return result
+
+
+def reweigh(
+    batch: AttentionBatch,
+    weights: Tensor,
+    *,
+    backend: BackendName = "auto",
+    validate: bool | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> Tensor:
+    """Compute the logits of other weights on the same items: `Σ_i w_i W h_i / Σ_i w_i + b`.
+
+    The batch's own scores or weights have no part in it. Each item is projected once, whatever the
+    number of rows; a callable head is called on `Σ_i w_i h_i / Σ_i w_i`. Where all weights of an
+    instance are zero the logits are `b` (a callable head's of a zero vector).
+
+    Args:
+        batch: B instances of T items in all.
+        weights: R rows of weights, [R, T], or [R, T, H] with several attention heads; 0 or more,
+            float32, float64, bfloat16 or float16; divided by their sums, for each instance.
+        backend: "auto" or the name of one; see `backends()`. With a linear head every one leaves
+            this to the reference.
+        validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
+        max_bytes: what the pooled vectors of a callable head may take at a time.
+
+    Returns:
+        [R, B, C], float64 where the values are, else float32; NaN where an instance has a value,
+        a weight of the row or a bias that is not finite.
+
+    Raises:
+        ValueError, TypeError: naming the argument, what was given and what is needed.
+        RuntimeError: where a named backend cannot run here, with its reasons.
+
+    Source: Jain and Wallace 2019, section 4.2.1, permuted weights.
+
+    >>> import torch, fastattnerase as fae
+    >>> batch = fae.AttentionBatch(
+    ...     torch.eye(3), torch.tensor([0, 3]), weights=torch.tensor([0.6, 0.3, 0.1]),
+    ...     head_weight=torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]]),
+    ... )
+    >>> fae.reweigh(batch, torch.tensor([[1.0, 1.0, 2.0], [1.0, 0.0, 0.0]])).tolist()
+    [[[0.25, 1.25]], [[1.0, 0.0]]]
+    """
+    check_batch(batch)
+    check_float("weights", weights)
+    several = batch.values.ndim == 3
+    inner = (batch.num_items, batch.num_heads)[: 2 if several else 1]
+    if weights.ndim == 0 or tuple(weights.shape[1:]) != inner or not len(weights):
+        needed = ", ".join(map(str, inner))
+        raise ValueError(
+            f"weights: given {shape_of(weights)}, needed [R, {needed}] with R at least 1"
+        )
+    check_devices(batch.values, weights=weights)
+    rows = weights.detach() if several else weights.detach().unsqueeze(2)  # [R, T, H]
+    if batch.head is not None:
+        plan = plan_rankings(batch, (), 1)
+        found = []
+        for row in rows:
+            other = batch.with_weights(row)
+            out = run(other, plan, BIT["logits"], 0, False, backend, validate, max_bytes)
+            assert out.logits is not None  # asked for
+            found.append(out.logits)
+        return torch.stack(found)
+    values, offsets, *_ = batch.packed
+    if validate is None:
+        validate = batch.device.type == "cpu"
+    logits: Tensor = reweigh_op(values, offsets, *batch.linear_head, rows, backend, validate)
+    return logits

@@ -13,8 +13,16 @@ import torch
 from torch import Tensor
 
 from fastattnerase.backends import choose
+from fastattnerase.backends.reference import BACKEND as REFERENCE
 from fastattnerase.ops.own_rankings import own_scores
-from fastattnerase.problem import PooledProblem, Problem, RankingKind, allocate, as_outputs
+from fastattnerase.problem import (
+    PooledProblem,
+    Problem,
+    RankingKind,
+    ReweighedProblem,
+    allocate,
+    as_outputs,
+)
 
 LOG = logging.getLogger("fastattnerase")
 if os.environ.get("FASTATTNERASE_LOG") == "1":
@@ -33,7 +41,7 @@ _SPELLED = {
 }
 
 
-def _arguments(record: type[Problem | PooledProblem]) -> list[str]:
+def _arguments(record: type[Problem | PooledProblem | ReweighedProblem]) -> list[str]:
     """Spell the fields of a record as arguments of an operator, in their order."""
     return [f"{_SPELLED[str(field.type)]} {field.name}" for field in fields(record)]
 
@@ -53,6 +61,11 @@ _LIBRARY.define(
 )
 _LIBRARY.define(
     f"pooled_prefixes({', '.join(_arguments(PooledProblem))}, SymInt count, str backend) -> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+*_WEIGHED, _VALIDATE = _arguments(ReweighedProblem)
+_LIBRARY.define(
+    f"reweigh({', '.join(_WEIGHED)}, str backend, {_VALIDATE}) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
@@ -107,6 +120,23 @@ def _pooled_prefixes_fake(*args: Any) -> Tensor:
     return pooled
 
 
+def _reweigh(*args: Any) -> Tensor:
+    values, offsets, head_weight, head_bias, weights, backend, validate = args
+    problem = ReweighedProblem(values, offsets, head_weight, head_bias, weights, validate)
+    choose(backend, problem.values.device.type)  # refuses one that cannot run here
+    logits = _reweigh_fake(*args)
+    REFERENCE.reweigh(problem, logits)  # the one that has it
+    return logits
+
+
+def _reweigh_fake(*args: Any) -> Tensor:
+    values, offsets, head_weight, weights = args[0], args[1], args[2], args[4]
+    real = torch.float64 if values.dtype == torch.float64 else torch.float32
+    shape = (weights.shape[0], offsets.shape[0] - 1, head_weight.shape[0])
+    logits: Tensor = values.new_empty(shape, dtype=real)  # [R, B, C]
+    return logits
+
+
 def _log(op: str, backend: str, problem: Problem | PooledProblem, last: str) -> None:
     """Log a call with the shapes and dtypes of its largest tensors, where that is asked for."""
     if LOG.isEnabledFor(logging.DEBUG):
@@ -118,10 +148,13 @@ def _log(op: str, backend: str, problem: Problem | PooledProblem, last: str) -> 
 _LIBRARY.impl("sweep", _sweep, "CompositeExplicitAutograd")
 _LIBRARY.impl("own_scores", own_scores, "CompositeExplicitAutograd")
 _LIBRARY.impl("pooled_prefixes", _pooled_prefixes, "CompositeExplicitAutograd")
+_LIBRARY.impl("reweigh", _reweigh, "CompositeExplicitAutograd")
 _library.register_fake("fastattnerase::sweep", _sweep_fake, lib=_LIBRARY)
 _library.register_fake("fastattnerase::own_scores", _own_scores_fake, lib=_LIBRARY)
 _library.register_fake("fastattnerase::pooled_prefixes", _pooled_prefixes_fake, lib=_LIBRARY)
+_library.register_fake("fastattnerase::reweigh", _reweigh_fake, lib=_LIBRARY)
 
 sweep_op = torch.ops.fastattnerase.sweep.default
 own_scores_op = torch.ops.fastattnerase.own_scores.default
 pooled_prefixes_op = torch.ops.fastattnerase.pooled_prefixes.default
+reweigh_op = torch.ops.fastattnerase.reweigh.default

@@ -41,6 +41,20 @@ def softmax_over_finite(attention: Tensor, is_scores: bool) -> tuple[Tensor, Ten
     return torch.where(total > 0, weights / total, torch.zeros_like(weights)), bad
 
 
+def contributions_of(values: Tensor, head: Tensor) -> tuple[Tensor, Tensor]:
+    """Project items [n, H, D] with a head [C, H, D] in float64, and say which are not finite.
+
+    Returns the contributions [n, H, C] and the bad items [n].
+    """
+    wide = values.double()  # [n, H, D]
+    # A sum of products a row, not a matrix product: its rounding depends on nothing else.
+    contributions = torch.stack([(wide * row).sum(-1) for row in head], dim=-1)  # [n, H, C]
+    finite = contributions.isfinite()
+    if values.dtype != torch.float64:
+        finite &= contributions.float().isfinite()
+    return contributions, ~finite.all(2).all(1)
+
+
 class Attention:
     """The attention of one instance, and weighted sums over its survivors.
 
@@ -178,12 +192,8 @@ class LinearInstance(Instance):
             bias.cpu().double(),
         )
         values = given.double()  # [n, H, D]
-        # A sum of products a row, not a matrix product: its rounding depends on nothing else.
-        contributions = torch.stack([(values * row).sum(-1) for row in head], dim=-1)  # [n, H, C]
-        finite = contributions.isfinite()
-        if given.dtype != torch.float64:
-            finite &= contributions.float().isfinite()
-        self.bad = self.bad_attention | ~finite.all(2).all(1)  # [n]
+        contributions, bad = contributions_of(given, head)  # [n, H, C], [n]
+        self.bad = self.bad_attention | bad  # [n]
         self.contributions = contributions.masked_fill(self.bad[:, None, None], 0)  # [n, H, C]
         self.bad_bias = not bool(self.bias.isfinite().all())
         self.finite = not self.bad_bias and not bool(self.bad.any())
