@@ -3,7 +3,7 @@ set(FAE_CPU_DIR ${CMAKE_CURRENT_LIST_DIR})
 # Always optimised: an unoptimised unit would emit functions that are meant to vanish. Sums keep
 # their order and products are not fused behind the source's back, so that variants agree; no
 # link-time optimisation, which would compile the units once more, together.
-set(FAE_CPU_OPTIONS -O3 -ffp-contract=off -fno-lto)
+set(FAE_CPU_OPTIONS -O3 -ffp-contract=off -fno-lto -Wno-psabi)
 set(FAE_CPU_SOURCES ${FAE_CPU_DIR}/engine.cpp ${FAE_CPU_DIR}/threads.cpp ${FAE_CPU_DIR}/dispatch.cpp)
 
 # Compiles the body for a target, with what its instruction set wants beside the common options.

@@ -36,7 +36,7 @@ struct Instance {
   double tolerance;              // of near-ties, per unit of mass
   bool any_bad, bad_bias, underflow;  // any_bad: an item or the bias
   bool invalid;
-  // The narrow way (avx512/narrow.h): contributions by class, each less that to class 0; rows of
+  // The narrow way (usual/narrow.h): contributions by class, each less that to class 0; rows of
   // margins in `rows`.
   bool narrow;
   bool compact;           // whether these are floats
@@ -101,7 +101,6 @@ constexpr std::uint64_t kNarrowOutputs =
 
 // Whether instances of this call may go the narrow way, and how wide its rows are.
 inline bool narrow_possible(const SweepParams& p) {
-#if defined(FAE_NARROW)
   if (p.H != 1 || p.C < 2 || p.C > 16 || p.keep != 0 || p.values_dtype == kFloat64 ||
       wants_any<(kCurveOutputs | kSingleOutputs) & ~kNarrowOutputs>(p)) {
     return false;
@@ -110,10 +109,6 @@ inline bool narrow_possible(const SweepParams& p) {
     if (p.rankings[r] == kGreedy) return false;
   }
   return true;
-#else
-  static_cast<void>(p);
-  return false;
-#endif
 }
 
 inline std::int64_t row_width(std::int64_t C) { return C <= 8 ? 8 : 16; }

@@ -134,6 +134,34 @@ inline void attention_keys(const SweepParams& p, const Instance& I, double* keys
   }
 }
 
+// The caller's order into w.order, or the caller's scores into w.keys.
+inline Error given_keys(const SweepParams& p, const Instance& I, std::int64_t r, Work& w) {
+  const std::int64_t n = I.n;
+  const std::int64_t row = p.ranking_args[r];
+  if (p.rankings[r] == kGivenKeys) {
+    load_elements(p.keys[row], p.keys_dtype[row], I.first, 1, n, w.keys);
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (w.keys[i] != w.keys[i]) return {Fault::kNanKey, I.index, i, row, w.keys[i]};
+    }
+    return {};
+  }
+  const std::int64_t* given = p.orders[row] + I.first;
+  unsigned char* seen = reinterpret_cast<unsigned char*>(w.keys);
+  memset(seen, 0, n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (given[i] < 0 || given[i] >= n || seen[given[i]] != 0) {
+      return {Fault::kNotPermutation, I.index, i, row, static_cast<double>(given[i])};
+    }
+    seen[given[i]] = 1;
+    w.order[i] = static_cast<std::uint32_t>(given[i]);
+  }
+  return {};
+}
+
+inline void write_order(const Instance& I, const std::uint32_t* order, std::int64_t* to) {
+  for (std::int64_t i = 0; i < I.n; ++i) to[I.first + i] = order[i];
+}
+
 // order = stable argsort of `keys`, descending.
 inline void order_by(const double* keys, std::int64_t n, SortBuffers sort, std::uint32_t* order) {
   for (std::int64_t i = 0; i < n; ++i) sort.keys[0][i] = ~ordered_bits(keys[i]);

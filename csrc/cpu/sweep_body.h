@@ -3,23 +3,19 @@
 #pragma once
 
 #include "cpu/minimal.h"
+#include "cpu/usual/runs.h"
+#include "cpu/usual/sweep.h"
 
-#if defined(FAE_NARROW)
-#include <immintrin.h>
-
+#if defined(__AVX512F__) && !defined(FAE_WIDE)
+#define FAE_BLOCKS
 namespace fae::cpu {
 namespace {
+namespace blocks {
 // clang-format off: each uses what is above it
 #include "cpu/avx512/vectors.h"
-#include "cpu/avx512/projection.h"
-#include "cpu/avx512/network.h"
-#include "cpu/avx512/narrow.h"
-#include "cpu/avx512/scan.h"
-#include "cpu/avx512/divergence.h"
-#include "cpu/avx512/minimal.h"
-#include "cpu/avx512/single.h"
 #include "cpu/avx512/short.h"
 // clang-format on
+}  // namespace blocks
 }  // namespace
 }  // namespace fae::cpu
 #endif
@@ -43,12 +39,10 @@ inline std::int64_t shared_bytes(const SweepParams& p, std::int64_t n) {
 inline std::int64_t work_bytes(const SweepParams& p, std::int64_t n) {
   Arena arena(nullptr);
   lay_out_work(p, n, arena);
-#if defined(FAE_NARROW)
   if (narrow_possible(p)) {
     lay_out_narrow(p, n, arena);
     lay_out_run(p, arena);
   }
-#endif
   return arena.used();
 }
 
@@ -83,10 +77,8 @@ inline Error load_prepared(const Context& c, std::int64_t index, char* shared) {
   Shared* s = arena.take<Shared>(1);
   Instance& I = s->instance = lay_out(p, n, arena);
   load_frame(p, index, I);
-#if defined(FAE_NARROW)
   I.narrow = I.columns != nullptr && n > 0 && load_narrow(p, I);
   if (I.narrow) return {};
-#endif
   Error error = load_attention(p, I);
   if (error.fault != Fault::kNone && p.validate == 0) {
     I.invalid = true;
@@ -97,15 +89,10 @@ inline Error load_prepared(const Context& c, std::int64_t index, char* shared) {
 
 // What all instances of a thread share.
 inline void prepare(const Context& c, char* shared) {
-#if defined(FAE_NARROW)
   if (!narrow_possible(c.p)) return;
   Arena arena(shared);
   arena.take<Shared>(1);
   pack_weights(c.p, lay_out(c.p, 0, arena).packed_weights);
-#else
-  static_cast<void>(c);
-  static_cast<void>(shared);
-#endif
 }
 
 inline Error load(const Context& c, std::int64_t index, char* shared) {
@@ -115,12 +102,10 @@ inline Error load(const Context& c, std::int64_t index, char* shared) {
 
 inline void project(const Context& c, char* shared, std::int64_t begin, std::int64_t end) {
   Instance& I = instance_at(shared);
-#if defined(FAE_NARROW)
   if (I.narrow) {
     project_narrow(c.p, I, begin, end);
     return;
   }
-#endif
   project_rows(c.p, I, begin, end);
 }
 
@@ -154,38 +139,6 @@ inline void single_items(const SweepParams& p, Instance& I, Work& w) {
   });
   if (near && wants_single(p)) I.status |= kNearTie;
 }
-
-// The caller's order into w.order, or the caller's scores into w.keys.
-inline Error given_keys(const SweepParams& p, const Instance& I, std::int64_t r, Work& w) {
-  const std::int64_t n = I.n;
-  const std::int64_t row = p.ranking_args[r];
-  if (p.rankings[r] == kGivenKeys) {
-    load_elements(p.keys[row], p.keys_dtype[row], I.first, 1, n, w.keys);
-    for (std::int64_t i = 0; i < n; ++i) {
-      if (w.keys[i] != w.keys[i]) return {Fault::kNanKey, I.index, i, row, w.keys[i]};
-    }
-    return {};
-  }
-  const std::int64_t* given = p.orders[row] + I.first;
-  unsigned char* seen = reinterpret_cast<unsigned char*>(w.keys);
-  memset(seen, 0, n);
-  for (std::int64_t i = 0; i < n; ++i) {
-    if (given[i] < 0 || given[i] >= n || seen[given[i]] != 0) {
-      return {Fault::kNotPermutation, I.index, i, row, static_cast<double>(given[i])};
-    }
-    seen[given[i]] = 1;
-    w.order[i] = static_cast<std::uint32_t>(given[i]);
-  }
-  return {};
-}
-
-inline void write_order(const Instance& I, const std::uint32_t* order, std::int64_t* to) {
-  for (std::int64_t i = 0; i < I.n; ++i) to[I.first + i] = order[i];
-}
-
-#if defined(FAE_NARROW)
-#include "cpu/avx512/sweep.h"
-#endif
 
 // Leaves the order of ranking r in w.order.
 inline Error rank_items(const SweepParams& p, const Instance& I, std::int64_t r, Work& w) {
@@ -241,14 +194,12 @@ inline void originate(const Context& c, char* shared, char* work) {
   Instance& I = instance_at(shared);
   if (I.invalid) return;
   I.head_norm = c.max_head_norm;
-#if defined(FAE_NARROW)
   if (I.narrow) {
     if (originate_narrow(p, I, work)) return;
     I.narrow = I.bounded = false;
     I.label = -1;
     project_rows(p, I, 0, I.n);
   }
-#endif
   Work w = work_at(p, I.n, work);
   bool bad_item = false;
   for (std::int64_t i = 0; i < I.n; ++i) bad_item = bad_item || I.bad[i] != 0;
@@ -314,9 +265,7 @@ inline Error rank(const Context& c, char* shared, char* work, std::int64_t begin
   const Instance& I = instance_at(shared);
   if (I.invalid) return {};
   Error error;
-#if defined(FAE_NARROW)
   if (I.narrow) error = rank_group(p, I, work, begin, end, status);
-#endif
   if (!I.narrow) {
     Work w = work_at(p, I.n, work);
     for (std::int64_t r = begin; r < end && error.fault == Fault::kNone; ++r) {
@@ -335,11 +284,7 @@ inline void minimal(const Context& c, char* shared, char* work, std::int64_t* st
   const Instance& I = instance_at(shared);
   if (I.invalid || !wants_minimal(p)) return;
   Work w = work_at(p, I.n, work);
-#if defined(FAE_NARROW)
   const Minimal m = I.narrow ? minimal_of_narrow(p, I, work, &w.order) : minimal_set(p, I, w);
-#else
-  const Minimal m = minimal_set(p, I, w);
-#endif
   if (m.near) *status |= kNearTie;
   if (p.minimal_size != nullptr) p.minimal_size[I.index] = m.size;
   if (p.minimal_flip_label != nullptr) p.minimal_flip_label[I.index] = m.label;
@@ -390,7 +335,6 @@ inline Error run_alone(const Context& c, std::int64_t b, char* shared, char* wor
   return complete(c, shared, work);
 }
 
-#if defined(FAE_NARROW)
 // Instances projected in runs where they are short, and swept in registers where they are shorter.
 inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, char* shared,
                         char* work) {
@@ -401,7 +345,9 @@ inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, 
   Arena run_arena(work);
   const RunMemory run = lay_out_run(p, run_arena);
   char* const rest = work + run_arena.used();
-  const bool in_blocks = short_possible(p);
+#if defined(FAE_BLOCKS)
+  const bool in_blocks = blocks::short_possible(p);
+#endif
   unsigned char general[kRun];  // of the run's instances, whether they go one by one
   for (std::int64_t b = begin; b < end;) {
     const std::int64_t to = project_run(p, packed_weights, run, b, end);
@@ -410,11 +356,10 @@ inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, 
       if (error.fault != Fault::kNone) return error;
       continue;
     }
-    if (in_blocks) {
-      sweep_short(c, run, b, to, general);
-    } else {
-      memset(general, 1, to - b);
-    }
+    memset(general, 1, to - b);
+#if defined(FAE_BLOCKS)
+    if (in_blocks) blocks::sweep_short(c, run, b, to, general);
+#endif
     const std::int64_t run_first = p.offsets[b], run_begin = b;
     for (; b < to; ++b) {
       if (general[b - run_begin] == 0) continue;
@@ -438,13 +383,10 @@ inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, 
   }
   return {};
 }
-#endif
 
 inline Error run(const Context& c, std::int64_t begin, std::int64_t end, char* shared, char* work) {
   prepare(c, shared);
-#if defined(FAE_NARROW)
   if (narrow_possible(c.p)) return run_narrow(c, begin, end, shared, work);
-#endif
   for (std::int64_t b = begin; b < end; ++b) {
     const Error error = run_alone(c, b, shared, work);
     if (error.fault != Fault::kNone) return error;

@@ -4,8 +4,6 @@ using F16 = __m512;
 using D8 = __m512d;
 using U16 = __m512i;
 
-#define FAE_INLINE inline __attribute__((always_inline))
-
 FAE_INLINE __mmask16 first_lanes16(std::int64_t n) {
   return n >= 16 ? 0xFFFF : static_cast<__mmask16>((1u << n) - 1);
 }
@@ -190,3 +188,7 @@ FAE_INLINE void transpose16(F16 (&r)[16]) {
     r[12 + j] = _mm512_shuffle_f32x4(b, d, 0xDD);
   }
 }
+
+struct Divergences {
+  F16 js, kl, label_probability;
+};

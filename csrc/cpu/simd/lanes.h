@@ -466,9 +466,8 @@ FAE_INLINE Vec<float, N> Exponent(Vec<float, N> x) {
 
 // Writes the chosen lanes one after the other, and perhaps others behind them up to N in all;
 // returns how many were chosen.
-template <int N>
-FAE_INLINE std::int64_t CompressStore(Vec<std::uint32_t, N> x, Mask<std::uint32_t, N> m,
-                                      std::uint32_t* to) {
+template <int N, class T>
+FAE_INLINE std::int64_t CompressStore(Vec<std::uint32_t, N> x, Mask<T, N> m, std::uint32_t* to) {
   std::uint32_t bits = BitsFromMask(m);
 #if defined(__AVX512F__) && !defined(FAE_WIDE)
   if constexpr (N == 16) {

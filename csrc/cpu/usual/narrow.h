@@ -17,6 +17,18 @@
 // L = 2 t keeps every sum above t A positive nevertheless. Sums are carried on from 16 to 16 ranks
 // in double. Curves need better sums than that, and weights may be too small for floats.
 
+#pragma once
+
+#include "cpu/instance.h"
+#include "cpu/scan.h"
+#include "cpu/simd/lanes.h"
+#include "cpu/simd/math.h"
+#include "cpu/simd/transpose.h"
+#include "cpu/usual/projection.h"
+
+namespace fae::cpu {
+namespace {
+
 constexpr std::int64_t kCheckpoint = 16;  // ranks between two checkpoints of the sums
 
 template <int V>
@@ -54,12 +66,12 @@ FAE_INLINE typename Row::Real* row_of(const Instance& I, std::int64_t i) {
 template <class Row>
 FAE_INLINE void load_row(const typename Row::Real* row, D8 (&x)[Row::kVectors]) {
   if constexpr (Row::kFloat) {
-    const F16 both = _mm512_load_ps(row);
-    x[0] = low_half(both);
-    x[1] = high_half(both);
+    const F16 both = Load<F16>(row);
+    x[0] = PromoteLowerTo(both);
+    x[1] = PromoteUpperTo(both);
   } else {
 #pragma GCC unroll 2
-    for (int v = 0; v < Row::kVectors; ++v) x[v] = _mm512_load_pd(row + 8 * v);
+    for (int v = 0; v < Row::kVectors; ++v) x[v] = Load<D8>(row + 8 * v);
   }
 }
 
@@ -68,25 +80,25 @@ FAE_INLINE void add_row(const Instance& I, std::int64_t i, D8 (&sum)[Row::kVecto
   D8 x[Row::kVectors];
   load_row<Row>(row_of<Row>(I, i), x);
 #pragma GCC unroll 2
-  for (int v = 0; v < Row::kVectors; ++v) sum[v] = _mm512_add_pd(sum[v], x[v]);
+  for (int v = 0; v < Row::kVectors; ++v) sum[v] = sum[v] + x[v];
 }
 
 template <int V>
 FAE_INLINE void clear_sums(D8 (&sum)[V]) {
 #pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) sum[v] = _mm512_setzero_pd();
+  for (int v = 0; v < V; ++v) sum[v] = Zero<D8>();
 }
 
 template <int V>
 FAE_INLINE void load_sums(const double* from, std::int64_t C, D8 (&sum)[V]) {
 #pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) sum[v] = _mm512_maskz_loadu_pd(first_lanes8(C - 8 * v), from + 8 * v);
+  for (int v = 0; v < V; ++v) sum[v] = LoadN<D8>(from + 8 * v, C - 8 * v);
 }
 
 template <int V>
 FAE_INLINE void store_sums(double* to, const D8 (&sum)[V]) {
 #pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) _mm512_store_pd(to + 8 * v, sum[v]);
+  for (int v = 0; v < V; ++v) Store(sum[v], to + 8 * v);
 }
 
 // Weights of scores or weights that are all usual; false where the general way is needed.
@@ -95,56 +107,50 @@ inline bool load_narrow(const SweepParams& p, Instance& I) {
   double* e = p.is_scores ? I.e : I.a;
   load_elements(p.attention, p.attention_dtype, I.first * p.attention_stride_t,
                 p.attention_stride_t, n, e);
-  const D8 infinity = _mm512_set1_pd(kInf), minus = _mm512_set1_pd(-kInf);
-  D8 high = minus, low = infinity, sum = _mm512_setzero_pd();
-  std::uint32_t odd = 0;
+  const D8 nothing = Set<D8>(p.is_scores ? -kInf : 0.0);
+  D8 high = Set<D8>(-kInf), low = Set<D8>(kInf), sum = Zero<D8>();
+  auto odd = FirstN<D8>(0);
   std::int64_t absent = 0;
   if (n <= 0) return false;
   memset(I.massless, 0, n);
   for (std::int64_t i = 0; i < n; i += 8) {
-    const __mmask8 lanes = first_lanes8(n - i);
-    const D8 x = _mm512_maskz_loadu_pd(lanes, e + i);
-    const __mmask8 none = p.is_scores
-                              ? _mm512_mask_cmp_pd_mask(lanes, x, minus, _CMP_EQ_OQ)
-                              : _mm512_mask_cmp_pd_mask(lanes, x, _mm512_setzero_pd(), _CMP_EQ_OQ);
-    const __mmask8 some = lanes & static_cast<__mmask8>(~none);
-    odd |= _mm512_mask_cmp_pd_mask(some, _mm512_sub_pd(x, x), _mm512_setzero_pd(), _CMP_NEQ_UQ);
-    high = _mm512_mask_max_pd(high, some, high, x);
-    low = _mm512_mask_min_pd(low, some, low, x);
-    absent += __builtin_popcount(none);
-    if (none != 0) {
-      for (std::int64_t l = 0; l < 8 && i + l < n; ++l) I.massless[i + l] = none >> l & 1;
+    const D8 x = LoadN<D8>(e + i, n - i);
+    const auto lanes = FirstN<D8>(n - i);
+    const auto none = lanes & (x == nothing);
+    const auto some = lanes & Not(none);
+    odd = odd | (some & Not(x - x == Zero<D8>()));
+    high = IfThenElse(some, Max(high, x), high);
+    low = IfThenElse(some, Min(low, x), low);
+    const std::uint32_t bits = BitsFromMask(none);
+    if (bits != 0) {
+      absent += __builtin_popcount(bits);
+      for (std::int64_t l = 0; l < 8 && i + l < n; ++l) I.massless[i + l] = bits >> l & 1;
     }
   }
-  if (absent == n || odd != 0) return false;
-  const double largest = _mm512_reduce_max_pd(high), least = _mm512_reduce_min_pd(low);
+  if (absent == n || AnyTrue(odd)) return false;
+  const double largest = ReduceMax(high), least = ReduceMin(low);
   if (p.is_scores && largest - least > kUnderflowSpan) return false;
   if (!p.is_scores && (least < 0 || largest > 1e250 || largest < 1e-250)) return false;
   for (std::int64_t i = 0; i < n; i += 8) {
-    const __mmask8 lanes = first_lanes8(n - i);
-    D8 w = _mm512_maskz_loadu_pd(lanes, e + i);
-    if (p.is_scores) w = exp_double(_mm512_sub_pd(w, _mm512_set1_pd(largest)));
-    w = _mm512_maskz_mov_pd(lanes, w);
-    _mm512_mask_storeu_pd(I.a + i, lanes, w);
-    sum = _mm512_add_pd(sum, w);
+    D8 w = LoadN<D8>(e + i, n - i);
+    if (p.is_scores) w = Exp(w - Set<D8>(largest));
+    w = IfThenElseZero(FirstN<D8>(n - i), w);
+    StoreN(w, I.a + i, n - i);
+    sum = sum + w;
   }
-  const D8 per_sum = _mm512_set1_pd(1 / _mm512_reduce_add_pd(sum));
+  const double per_sum = 1 / ReduceSum(sum);
   for (std::int64_t i = 0; i < n; i += 8) {
-    const __mmask8 lanes = first_lanes8(n - i);
-    _mm512_mask_storeu_pd(I.a + i, lanes,
-                          _mm512_mul_pd(_mm512_maskz_loadu_pd(lanes, I.a + i), per_sum));
+    StoreN(LoadN<D8>(I.a + i, n - i) * Set<D8>(per_sum), I.a + i, n - i);
   }
   I.with_mass = n - absent;
   I.bounded = accumulators(p.C) >= kFewestBounded && n * p.D <= kMostBounded;
-  const D8 smallest =
-      p.is_scores ? exp_double(_mm512_set1_pd(least - largest)) : _mm512_set1_pd(least);
-  I.least = _mm512_cvtsd_f64(_mm512_mul_pd(smallest, per_sum));
+  I.least = (p.is_scores ? GetLane(Exp(Set<D8>(least - largest))) : least) * per_sum;
   return true;
 }
 
 inline void project_narrow(const SweepParams& p, Instance& I, std::int64_t begin,
                            std::int64_t end) {
-  alignas(64) float converted[16 * kMaxSpan];
+  alignas(64) float converted[kItems * kMaxSpan];
   const Projection out{I.packed_weights, I.columns, I.pitch, converted, nullptr};
   const ProjectColumns project = project_columns_for(p.C, I.bounded);
   memset(I.columns + begin, 0, (end - begin) * sizeof *I.columns);  // class 0
@@ -161,18 +167,23 @@ inline void weighted_sums(const Instance& I, std::int64_t c, double* to) {
   clear_sums(sum);
   clear_sums(more);
   for (std::int64_t i = 0; i < I.n; i += 16) {
-    const __mmask8 lanes = first_lanes8(I.n - i), next = first_lanes8(I.n - i - 8);
-    const D8 a = _mm512_maskz_loadu_pd(lanes, I.a + i);
-    const D8 b = _mm512_maskz_loadu_pd(next, I.a + i + 8);
+    const D8 a = LoadN<D8>(I.a + i, I.n - i);
+    const D8 b = LoadN<D8>(I.a + i + 8, I.n - i - 8);
+    const bool full = i + 16 <= I.n;
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) {
       const float* s = I.columns + (c + g) * I.pitch + i;
-      sum[g] = _mm512_mask3_fmadd_pd(a, _mm512_cvtps_pd(_mm256_loadu_ps(s)), sum[g], lanes);
-      more[g] = _mm512_mask3_fmadd_pd(b, _mm512_cvtps_pd(_mm256_loadu_ps(s + 8)), more[g], next);
+      D8 x = LoadPromoted(s), y = LoadPromoted(s + 8);
+      if (!full) {  // whatever is behind the items may be no number
+        x = IfThenElseZero(FirstN<D8>(I.n - i), x);
+        y = IfThenElseZero(FirstN<D8>(I.n - i - 8), y);
+      }
+      sum[g] = MulAdd(a, x, sum[g]);
+      more[g] = MulAdd(b, y, more[g]);
     }
   }
 #pragma GCC unroll 4
-  for (int g = 0; g < G; ++g) to[g] = _mm512_reduce_add_pd(_mm512_add_pd(sum[g], more[g]));
+  for (int g = 0; g < G; ++g) to[g] = ReduceSum(sum[g] + more[g]);
 }
 
 // Puts the tolerance itself in the place of a bound of it. What is clear by the bound is clear;
@@ -188,11 +199,11 @@ inline bool originate_label(const SweepParams& p, Instance& I) {
   const std::int64_t C = p.C;
   if (I.bad_bias) return false;
   alignas(64) double z[16];
-  D8 mass = _mm512_setzero_pd();
+  D8 mass = Zero<D8>();
   for (std::int64_t i = 0; i < I.n; i += 8) {
-    mass = _mm512_add_pd(mass, _mm512_maskz_loadu_pd(first_lanes8(I.n - i), I.a + i));
+    mass = mass + LoadN<D8>(I.a + i, I.n - i);
   }
-  const double total = _mm512_reduce_add_pd(mass);
+  const double total = ReduceSum(mass);
   z[0] = 0;
   std::int64_t c = 1;
   for (; c + 4 <= C; c += 4) weighted_sums<4>(I, c, z + c);
@@ -218,16 +229,14 @@ inline bool originate_label(const SweepParams& p, Instance& I) {
   for (std::int64_t c = C; c < 16; ++c) z[c] = -kInf;
   D8 q[2], relative[2];
   for (int k = 0; k < 2; ++k) {
-    relative[k] = _mm512_sub_pd(_mm512_load_pd(z + 8 * k), _mm512_set1_pd(top));
-    q[k] = exp_double(relative[k]);
+    relative[k] = Load<D8>(z + 8 * k) - Set<D8>(top);
+    q[k] = Exp(relative[k]);
   }
-  const double sum = _mm512_reduce_add_pd(_mm512_add_pd(q[0], q[1]));
+  const double sum = ReduceSum(q[0] + q[1]);
   const double log_sum = log(sum);
   for (int k = 0; k < 2; ++k) {
-    const __mmask8 lanes = first_lanes8(C - 8 * k);
-    _mm512_mask_storeu_pd(I.probability + 8 * k, lanes, _mm512_div_pd(q[k], _mm512_set1_pd(sum)));
-    _mm512_mask_storeu_pd(I.log_probability + 8 * k, lanes,
-                          _mm512_sub_pd(relative[k], _mm512_set1_pd(log_sum)));
+    StoreN(q[k] / Set<D8>(sum), I.probability + 8 * k, C - 8 * k);
+    StoreN(relative[k] - Set<D8>(log_sum), I.log_probability + 8 * k, C - 8 * k);
   }
   double least = kInf;
   for (std::int64_t c = 0; c < C; ++c) {
@@ -249,32 +258,29 @@ inline void margin_rows(const SweepParams& p, const Instance& I, DoubleRow<V>) {
   const std::int64_t n = I.n;
   const float* own_column = I.columns + I.label * I.pitch;
   const double own_bias = I.bias[I.label];
-  const D8 lower = _mm512_set1_pd(I.lowering);
+  const D8 lower = Set<D8>(I.lowering);
   for (std::int64_t i = 0; i < n; i += 8) {
     const std::int64_t count = n - i < 8 ? n - i : 8;
-    const D8 a = _mm512_maskz_loadu_pd(first_lanes8(count), I.a + i);
-    const D8 own =
-        _mm512_add_pd(_mm512_cvtps_pd(_mm256_loadu_ps(own_column + i)), _mm512_set1_pd(own_bias));
+    const D8 a = LoadN<D8>(I.a + i, count);
+    const D8 own = LoadPromoted(own_column + i) + Set<D8>(own_bias);
 #pragma GCC unroll 2
     for (int v = 0; v < V; ++v) {
       D8 r[8];
 #pragma GCC unroll 8
       for (int k = 0; k < 8; ++k) {
         const std::int64_t c = 8 * v + k;
-        r[k] = _mm512_setzero_pd();
+        r[k] = Zero<D8>();
         if (c < p.C) {
-          const D8 other =
-              _mm512_add_pd(_mm512_cvtps_pd(_mm256_loadu_ps(I.columns + c * I.pitch + i)),
-                            _mm512_set1_pd(I.bias[c]));
-          r[k] = _mm512_mul_pd(a, _mm512_sub_pd(_mm512_sub_pd(own, other), lower));
+          const D8 other = LoadPromoted(I.columns + c * I.pitch + i) + Set<D8>(I.bias[c]);
+          r[k] = a * (own - other - lower);
           if (c == I.label) r[k] = a;
         }
       }
-      transpose8(r);
+      Transpose8(r);
       double* to = I.rows + i * 8 * V + 8 * v;
 #pragma GCC unroll 8
       for (int k = 0; k < 8; ++k) {
-        if (k < count) _mm512_store_pd(to + k * 8 * V, r[k]);
+        if (k < count) Store(r[k], to + k * 8 * V);
       }
     }
   }
@@ -285,7 +291,7 @@ inline void margin_rows(const SweepParams& p, const Instance& I, DoubleRow<V>) {
 // in float: contributions are no better, and the factor keeps every p_c that counts a normal
 // number.
 struct GradientWeights {
-  F16 of_class[16];
+  float of_class[16];
 
   GradientWeights(const SweepParams& p, const Instance& I) {
     double largest = 0;
@@ -294,25 +300,25 @@ struct GradientWeights {
     }
     for (std::int64_t c = 0; c < 16; ++c) {
       const bool other = c < p.C && c != I.label && largest > 0;
-      of_class[c] = _mm512_set1_ps(other ? static_cast<float>(I.probability[c] / largest) : 0.0f);
+      of_class[c] = other ? static_cast<float>(I.probability[c] / largest) : 0.0f;
     }
   }
 };
 
 inline void store_gradient(const Instance& I, std::int64_t i, F16 gradient) {
-  _mm512_mask_storeu_pd(I.gradient + i, first_lanes8(I.n - i), low_half(gradient));
-  _mm512_mask_storeu_pd(I.gradient + i + 8, first_lanes8(I.n - i - 8), high_half(gradient));
+  StoreN(PromoteLowerTo(gradient), I.gradient + i, I.n - i);
+  StoreN(PromoteUpperTo(gradient), I.gradient + i + 8, I.n - i - 8);
 }
 
 inline void gradient_narrow(const SweepParams& p, Instance& I) {
   const GradientWeights weights(p, I);
   const float* own_column = I.columns + I.label * I.pitch;
   for (std::int64_t i = 0; i < I.n; i += 16) {
-    const F16 own = _mm512_loadu_ps(own_column + i);
-    F16 sum = _mm512_setzero_ps();
+    const F16 own = Load<F16>(own_column + i);
+    F16 sum = Zero<F16>();
     for (std::int64_t c = 0; c < p.C; ++c) {
-      const F16 difference = _mm512_sub_ps(own, _mm512_loadu_ps(I.columns + c * I.pitch + i));
-      sum = _mm512_fmadd_ps(weights.of_class[c], difference, sum);
+      const F16 difference = own - Load<F16>(I.columns + c * I.pitch + i);
+      sum = MulAdd(Set<F16>(weights.of_class[c]), difference, sum);
     }
     store_gradient(I, i, sum);
   }
@@ -325,35 +331,35 @@ inline void margin_rows(const SweepParams& p, const Instance& I, FloatRow) {
   const std::int64_t n = I.n;
   const float* own_column = I.columns + I.label * I.pitch;
   const GradientWeights weights(p, I);
-  F16 apart[16];  // of the biases, lowered
+  float apart[16];  // of the biases, lowered
 #pragma GCC unroll 16
   for (int c = 0; c < 16; ++c) {
     const double other = c < p.C ? I.bias[c] : 0;
-    apart[c] = _mm512_set1_ps(static_cast<float>(I.bias[I.label] - other - I.lowering));
+    apart[c] = static_cast<float>(I.bias[I.label] - other - I.lowering);
   }
   for (std::int64_t i = 0; i < n; i += 16) {
-    const D8 low = _mm512_maskz_loadu_pd(first_lanes8(n - i), I.a + i);
-    const D8 high = _mm512_maskz_loadu_pd(first_lanes8(n - i - 8), I.a + i + 8);
-    const F16 a = join(low, high);
-    const F16 own = _mm512_loadu_ps(own_column + i);
+    const D8 low = LoadN<D8>(I.a + i, n - i);
+    const D8 high = LoadN<D8>(I.a + i + 8, n - i - 8);
+    const F16 a = OrderedDemote2To(low, high);
+    const F16 own = Load<F16>(own_column + i);
     F16 r[16];
-    F16 gradient = _mm512_setzero_ps();
+    F16 gradient = Zero<F16>();
 #pragma GCC unroll 16
     for (int c = 0; c < 16; ++c) {
-      r[c] = _mm512_setzero_ps();
+      r[c] = Zero<F16>();
       if (c < p.C) {
-        const F16 difference = _mm512_sub_ps(own, _mm512_loadu_ps(I.columns + c * I.pitch + i));
-        if (kGradient) gradient = _mm512_fmadd_ps(weights.of_class[c], difference, gradient);
-        r[c] = _mm512_mul_ps(a, _mm512_add_ps(difference, apart[c]));
+        const F16 difference = own - Load<F16>(I.columns + c * I.pitch + i);
+        if (kGradient) gradient = MulAdd(Set<F16>(weights.of_class[c]), difference, gradient);
+        r[c] = a * (difference + Set<F16>(apart[c]));
         if (c == I.label) r[c] = a;
       }
     }
     if (kGradient) store_gradient(I, i, gradient);
-    transpose16(r);
+    Transpose16(r);
     float* to = row_of<FloatRow>(I, i);
 #pragma GCC unroll 16
     for (int k = 0; k < 16; ++k) {
-      if (i + k < n) _mm512_store_ps(to + 16 * k, r[k]);
+      if (i + k < n) Store(r[k], to + 16 * k);
     }
   }
 }
@@ -424,30 +430,24 @@ inline __attribute__((noinline)) Flip exact_scan(const SweepParams& p, const Ins
 inline bool clear_decision(const SweepParams& p, const Instance& I, const double* sums,
                            double slack, std::int64_t* decision) {
   const double mass = sums[I.label];
-  const D8 lowered = _mm512_set1_pd(I.lowering * mass);
-  const D8 near = _mm512_set1_pd(I.tolerance * mass * (1 + 1e-9) + slack);
-  D8 margin[2];
-  __mmask8 classes[2];
-  __mmask8 close = 0;
-  D8 least = _mm512_setzero_pd();
-  const int vectors = p.C <= 8 ? 1 : 2;
-  for (int v = 0; v < vectors; ++v) {
-    classes[v] = first_lanes8(p.C - 8 * v);
-    if (I.label / 8 == v) classes[v] &= static_cast<__mmask8>(~(1u << I.label % 8));
-    margin[v] = _mm512_add_pd(_mm512_loadu_pd(sums + 8 * v), lowered);
-    close |= _mm512_mask_cmp_pd_mask(classes[v], _mm512_abs_pd(margin[v]), near, _CMP_LT_OQ);
-    least = _mm512_mask_min_pd(least, classes[v], least, margin[v]);
-  }
-  if (close != 0) return false;
+  const double lowered = I.lowering * mass;
+  const double near = I.tolerance * mass * (1 + 1e-9) + slack;
+  double least = 0, next = kInf;
   *decision = I.label;
-  const double lowest = _mm512_reduce_min_pd(least);
-  if (!(lowest < 0)) return true;
-  unsigned rivals = 0;
-  for (int v = 0; v < vectors; ++v) {
-    rivals |= _mm512_mask_cmp_pd_mask(classes[v], margin[v], _mm512_set1_pd(lowest + 2 * slack),
-                                      _CMP_LE_OQ)
-              << 8 * v;
+  for (std::int64_t c = 0; c < p.C; ++c) {
+    if (c == I.label) continue;
+    const double margin = sums[c] + lowered;
+    if (margin < near && -margin < near) return false;
+    if (margin < least) {
+      next = *decision == I.label ? kInf : least;
+      least = margin;
+      *decision = c;
+    } else if (margin < next) {
+      next = margin;
+    }
   }
-  *decision = __builtin_ctz(rivals);
-  return slack == 0 || (rivals & (rivals - 1)) == 0;
+  return *decision == I.label || slack == 0 || next > least + 2 * slack;
 }
+
+}  // namespace
+}  // namespace fae::cpu

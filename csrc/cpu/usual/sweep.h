@@ -1,4 +1,11 @@
-// The narrow sweep put together: what sweep_body.h calls for instances that take this way.
+// The usual way put together: what sweep_body.h calls for instances that take this way.
+
+#pragma once
+
+#include "cpu/usual/single.h"
+
+namespace fae::cpu {
+namespace {
 
 // From weights and columns to everything the rankings share; false where the general way is needed.
 inline bool originate_narrow(const SweepParams& p, Instance& I, char* work_memory) {
@@ -145,3 +152,6 @@ inline Minimal minimal_of_narrow(const SweepParams& p, const Instance& I, char* 
     return minimal_narrow<decltype(row)>(p, I, w, general.sort, with_order, general.order);
   });
 }
+
+}  // namespace
+}  // namespace fae::cpu

@@ -12,6 +12,14 @@
 // Ladder, size, label and order of 2,000 instances of n~300, C = 10 (1 thread, ms beyond the plain
 // sweep): quickselect among the large margins or all 8.1; as described 4.1.
 
+#pragma once
+
+#include "cpu/minimal.h"
+#include "cpu/usual/scan.h"
+
+namespace fae::cpu {
+namespace {
+
 constexpr int kParts = 2;
 constexpr double kLargeParts[kParts] = {1.0 / 8, 1.0 / 64};  // of the largest margin
 constexpr double kFloatError = 0.2;                          // of a margin in float, in tolerances
@@ -25,14 +33,14 @@ struct RowExtremes {
 template <class Row>
 inline void extremes_of_rows(const Instance& I, RowExtremes& extremes) {
   if constexpr (Row::kFloat) {
-    F16 high = _mm512_load_ps(row_of<Row>(I, 0)), low = high;
+    F16 high = Load<F16>(row_of<Row>(I, 0)), low = high;
     for (std::int64_t i = 1; i < I.n; ++i) {
-      const F16 row = _mm512_load_ps(row_of<Row>(I, i));
-      high = _mm512_max_ps(high, row);
-      low = _mm512_min_ps(low, row);
+      const F16 row = Load<F16>(row_of<Row>(I, i));
+      high = Max(high, row);
+      low = Min(low, row);
     }
-    const D8 highs[2] = {low_half(high), high_half(high)};
-    const D8 lows[2] = {low_half(low), high_half(low)};
+    const D8 highs[2] = {PromoteLowerTo(high), PromoteUpperTo(high)};
+    const D8 lows[2] = {PromoteLowerTo(low), PromoteUpperTo(low)};
     store_sums(extremes.largest, highs);
     store_sums(extremes.least, lows);
   } else {
@@ -44,8 +52,8 @@ inline void extremes_of_rows(const Instance& I, RowExtremes& extremes) {
       load_row<Row>(row_of<Row>(I, i), row);
 #pragma GCC unroll 2
       for (int v = 0; v < Row::kVectors; ++v) {
-        high[v] = _mm512_max_pd(high[v], row[v]);
-        low[v] = _mm512_min_pd(low[v], row[v]);
+        high[v] = Max(high[v], row[v]);
+        low[v] = Min(low[v], row[v]);
       }
     }
     store_sums(extremes.largest, high);
@@ -53,32 +61,26 @@ inline void extremes_of_rows(const Instance& I, RowExtremes& extremes) {
   }
 }
 
-// Which of the items i … i + 7 have no mass.
-FAE_INLINE __mmask8 without_mass(const Instance& I, std::int64_t i) {
-  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(I.massless + i));
-  return static_cast<__mmask8>(_mm_test_epi8_mask(bytes, bytes));
-}
-
 // Margins of class c, 8 items at a time.
 struct ClassMargins {
   const Instance& I;
   const float* own;
   const float* other;
-  D8 own_bias, bias;
+  double own_bias, bias;
   ClassMargins(const Instance& instance, std::int64_t c)
       : I(instance),
         own(instance.columns + instance.label * instance.pitch),
         other(instance.columns + c * instance.pitch),
-        own_bias(_mm512_set1_pd(instance.bias[instance.label])),
-        bias(_mm512_set1_pd(instance.bias[c])) {}
+        own_bias(instance.bias[instance.label]),
+        bias(instance.bias[c]) {}
   FAE_INLINE D8 at(std::int64_t i, D8 a) const {
-    const D8 x = _mm512_add_pd(_mm512_cvtps_pd(_mm256_loadu_ps(own + i)), own_bias);
-    const D8 y = _mm512_add_pd(_mm512_cvtps_pd(_mm256_loadu_ps(other + i)), bias);
-    return _mm512_mul_pd(a, _mm512_sub_pd(x, y));
+    const D8 x = LoadPromoted(own + i) + Set<D8>(own_bias);
+    const D8 y = LoadPromoted(other + i) + Set<D8>(bias);
+    return a * (x - y);
   }
   FAE_INLINE double one(std::int64_t i) const {
-    const double x = static_cast<double>(own[i]) + _mm512_cvtsd_f64(own_bias);
-    return I.a[i] * (x - (static_cast<double>(other[i]) + _mm512_cvtsd_f64(bias)));
+    const double x = static_cast<double>(own[i]) + own_bias;
+    return I.a[i] * (x - (static_cast<double>(other[i]) + bias));
   }
 };
 
@@ -87,20 +89,18 @@ inline std::int64_t large_items(const Instance& I, std::int64_t c, double limit,
                                 std::uint32_t* items) {
   const float* own = I.columns + I.label * I.pitch;
   const float* other = I.columns + c * I.pitch;
-  const F16 apart = _mm512_set1_ps(static_cast<float>(I.bias[I.label] - I.bias[c]));
-  const F16 bound = _mm512_set1_ps(static_cast<float>(limit));
-  U16 position = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const F16 apart = Set<F16>(static_cast<float>(I.bias[I.label] - I.bias[c]));
+  const F16 bound = Set<F16>(static_cast<float>(limit));
+  U16 position = Iota<U16>();
   std::int64_t m = 0;
   for (std::int64_t i = 0; i < I.n; i += 16) {
     // Lanes beyond the items weigh nothing.
-    const F16 a = join(_mm512_maskz_loadu_pd(first_lanes8(I.n - i), I.a + i),
-                       _mm512_maskz_loadu_pd(first_lanes8(I.n - i - 8), I.a + i + 8));
-    const F16 difference = _mm512_sub_ps(_mm512_loadu_ps(own + i), _mm512_loadu_ps(other + i));
-    const F16 margin = _mm512_mul_ps(a, _mm512_add_ps(difference, apart));
-    const __mmask16 above = _mm512_cmp_ps_mask(margin, bound, _CMP_GT_OQ);
-    _mm512_storeu_si512(items + m, _mm512_maskz_compress_epi32(above, position));
-    m += __builtin_popcount(above);
-    position = _mm512_add_epi32(position, _mm512_set1_epi32(16));
+    const F16 a =
+        OrderedDemote2To(LoadN<D8>(I.a + i, I.n - i), LoadN<D8>(I.a + i + 8, I.n - i - 8));
+    const F16 difference = Load<F16>(own + i) - Load<F16>(other + i);
+    const F16 margin = a * (difference + apart);
+    m += CompressStore(position, margin > bound, items + m);
+    position = position + Set<U16>(16);
   }
   return m;
 }
@@ -113,12 +113,12 @@ inline double total_of_rows(const Instance& I, std::int64_t c) {
 // The same summed anew, for comparisons between classes whose sums are equal.
 inline double total_margin(const Instance& I, std::int64_t c) {
   const ClassMargins margins(I, c);
-  D8 sum = _mm512_setzero_pd();
+  D8 sum = Zero<D8>();
   for (std::int64_t i = 0; i < I.n; i += 8) {
-    const D8 a = _mm512_maskz_loadu_pd(first_lanes8(I.n - i), I.a + i);
-    sum = _mm512_add_pd(sum, margins.at(i, a));
+    const D8 a = LoadN<D8>(I.a + i, I.n - i);
+    sum = sum + margins.at(i, a);
   }
-  return _mm512_reduce_add_pd(sum);
+  return ReduceSum(sum);
 }
 
 // The contract's decision over the items that `item_of(j)`, j < count, names (-1: none).
@@ -138,10 +138,9 @@ inline void sort_by_margin(const Instance& I, std::int64_t c, const NarrowWork& 
                            const SortBuffers& pairs, std::uint32_t* order) {
   const ClassMargins margins(I, c);
   for (std::int64_t i = 0; i < I.n; i += 8) {
-    const __mmask8 lanes = first_lanes8(I.n - i);
-    const D8 a = _mm512_maskz_loadu_pd(lanes, I.a + i);
-    const D8 key = _mm512_mask_mov_pd(margins.at(i, a), without_mass(I, i), _mm512_set1_pd(-kInf));
-    _mm512_mask_storeu_pd(w.keys + i, lanes, key);
+    const D8 a = LoadN<D8>(I.a + i, I.n - i);
+    const auto without_mass = MaskFromBytes(I.massless + i);
+    StoreN(IfThenElse(without_mass, Set<D8>(-kInf), margins.at(i, a)), w.keys + i, I.n - i);
   }
   const KeyRange range = approximate_keys(w.keys, I.n, w.approximate);
   sort_items({w.keys, nullptr, w.approximate, range, w.packed, pairs}, I.n, order);
@@ -255,16 +254,14 @@ inline bool below_near(const Instance& I, std::int64_t c, const NarrowWork& w, c
   memset(gone, 0, I.n + 8);
   for (std::int64_t k = 0; k < to; ++k) gone[erased.item(k)] = 1;
   const ClassMargins all(I, c);
-  D8 sums = _mm512_setzero_pd(), masses = _mm512_setzero_pd();
+  D8 sums = Zero<D8>(), masses = Zero<D8>();
   for (std::int64_t i = 0; i < I.n; i += 8) {
-    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(gone + i));
-    const __mmask8 lanes =
-        first_lanes8(I.n - i) & static_cast<__mmask8>(_mm_testn_epi8_mask(bytes, bytes));
-    const D8 a = _mm512_maskz_loadu_pd(lanes, I.a + i);
-    sums = _mm512_mask_add_pd(sums, lanes, sums, all.at(i, a));
-    masses = _mm512_add_pd(masses, a);
+    const auto lanes = Not(MaskFromBytes(gone + i)) & FirstN<D8>(I.n - i);
+    const D8 a = IfThenElseZero(lanes, LoadN<D8>(I.a + i, I.n - i));
+    sums = IfThenElse(lanes, sums + all.at(i, a), sums);
+    masses = masses + a;
   }
-  double sum = _mm512_reduce_add_pd(sums), mass = _mm512_reduce_add_pd(masses);
+  double sum = ReduceSum(sums), mass = ReduceSum(masses);
   *below = below_within(I, c, margins, erased, from, to, &sum, &mass);
   return below->first >= 0 &&
          (from == 0 || (sum > I.tolerance && margins[erased.ranks[from]] >= 0));
@@ -296,6 +293,7 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, In
   std::int64_t nearest = I.n;
   int part = 0;  // where the last class was settled
   D8 gone[V];    // the rows of the winner's set
+  clear_sums(gone);
   const double rounding = 1e-3 * I.tolerance + 2 * I.slack;
   for (std::int64_t j = 0; j < count; ++j) {
     const std::int64_t c = classes[j];
@@ -362,7 +360,7 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, In
   D8 left[V];
   load_sums(I.row_sum, p.C, left);
 #pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) left[v] = _mm512_sub_pd(left[v], gone[v]);
+  for (int v = 0; v < V; ++v) left[v] = left[v] - gone[v];
   store_sums(sums, left);
   const bool clear =
       sums[I.label] > kEnoughMass && clear_decision(p, I, sums, I.slack, &result.label);
@@ -374,3 +372,6 @@ inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, In
   }
   return result;
 }
+
+}  // namespace
+}  // namespace fae::cpu

@@ -6,6 +6,14 @@
 // Ladder, flip, JS and drop of 2,000 instances of n~300, C = 10 (1 thread, ns an item beyond the
 // plain sweep): sums before and after each item, with checkpoints 16.8; differences 11.6.
 
+#pragma once
+
+#include "cpu/usual/divergence.h"
+#include "cpu/usual/minimal.h"
+
+namespace fae::cpu {
+namespace {
+
 template <class Row, bool kWithKl>
 inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w) {
   constexpr int V = Row::kVectors;
@@ -25,7 +33,7 @@ inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w
       D8 own[V], others[V];
       load_row<Row>(row, own);
 #pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) others[v] = _mm512_sub_pd(total[v], own[v]);
+      for (int v = 0; v < V; ++v) others[v] = total[v] - own[v];
       const bool heavy = row[I.label] > 0.5;
       if (__builtin_expect(heavy, 0)) {
         clear_sums(others);
@@ -34,10 +42,10 @@ inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w
         }
       }
       D8 least = others[0];
-      if (V == 2) least = _mm512_min_pd(least, others[V - 1]);
+      if (V == 2) least = Min(least, others[V - 1]);
       store_sums(w.block + j * kRow, others);
       // The heavy item may hold all of the mass, which no sign tells.
-      const std::uint32_t look = heavy || _mm512_movepi64_mask(_mm512_castpd_si512(least)) != 0;
+      const std::uint32_t look = heavy || AnyNegative(least);
       doubtful |= look << j;
     }
     if (p.single_flip_label != nullptr) {
@@ -60,26 +68,28 @@ inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w
     }
     // Rows without an item must not sway the items that share their 16 lanes.
     memset(w.block + count * kRow, 0, (16 - count) * kRow * sizeof(double));
-    const __mmask16 lanes = first_lanes16(count);
     F16 t[16];
     columns_of_sums<V>(w.block, p.C, t);
     const Divergences d = diverge_rows<V, kWithKl>(p, I, o, w.block, t);
-    const F16 drop = _mm512_sub_ps(_mm512_set1_ps(own_probability), d.label_probability);
+    const F16 drop = Set<F16>(own_probability) - d.label_probability;
     if (p.single_js != nullptr) {
-      _mm512_mask_storeu_ps(static_cast<float*>(p.single_js) + I.first + begin, lanes, d.js);
+      StoreN(d.js, static_cast<float*>(p.single_js) + I.first + begin, count);
     }
     if (kWithKl) {
-      _mm512_mask_storeu_ps(static_cast<float*>(p.single_kl) + I.first + begin, lanes, d.kl);
+      StoreN(d.kl, static_cast<float*>(p.single_kl) + I.first + begin, count);
     }
     if (p.single_drop != nullptr) {
-      _mm512_mask_storeu_ps(static_cast<float*>(p.single_drop) + I.first + begin, lanes, drop);
+      StoreN(drop, static_cast<float*>(p.single_drop) + I.first + begin, count);
     }
     const auto keep = [&](double* to, F16 x) {
-      _mm512_mask_storeu_pd(to + begin, static_cast<__mmask8>(lanes), low_half(x));
-      _mm512_mask_storeu_pd(to + begin + 8, static_cast<__mmask8>(lanes >> 8), high_half(x));
+      StoreN(PromoteLowerTo(x), to + begin, count);
+      StoreN(PromoteUpperTo(x), to + begin + 8, count - 8);
     };
     keep(I.single_js, d.js);
     keep(I.single_drop, drop);
   }
   if (near && wants_single(p)) I.status |= kNearTie;
 }
+
+}  // namespace
+}  // namespace fae::cpu

@@ -27,6 +27,13 @@
 // prefix beyond the plain sweep): differences in float64, natural logarithms by a division 12.2;
 // differences in float32 after the transpose, base 2, table for the logarithm 9.2; this 6.4.
 
+#pragma once
+
+#include "cpu/usual/scan.h"
+
+namespace fae::cpu {
+namespace {
+
 struct Divergences {
   F16 js, kl, label_probability;
 };
@@ -66,13 +73,12 @@ inline void load_original(const SweepParams& p, const Instance& I, Original& o) 
   o.p_log_p = static_cast<float>(p_log_p);
   o.own_log_p = static_cast<float>(own_log_p);
   o.lowered = static_cast<float>(-I.lowering * kLog2EDouble);
-  D8 least = _mm512_set1_pd(1);
+  D8 least = Set<D8>(1);
   for (std::int64_t i = 0; i < I.n; i += 8) {
-    const D8 a = _mm512_maskz_loadu_pd(first_lanes8(I.n - i), I.a + i);
-    least =
-        _mm512_mask_min_pd(least, _mm512_cmp_pd_mask(a, _mm512_setzero_pd(), _CMP_GT_OQ), least, a);
+    const D8 a = LoadN<D8>(I.a + i, I.n - i);
+    least = IfThenElse(a > Zero<D8>(), Min(least, a), least);
   }
-  o.light = _mm512_reduce_min_pd(least) < kLightMass;
+  o.light = ReduceMin(least) < kLightMass;
   // A mean of margins is at most twice the scale that the tolerance is a multiple of.
   o.steep = !(I.tolerance * (2 * kLog2EDouble / kNearTieTolerance) < kFarthest);
 }
@@ -83,20 +89,21 @@ FAE_INLINE void columns_of_sums(const double* rows, std::int64_t C, F16 (&t)[16]
   if constexpr (V == 2) {
 #pragma GCC unroll 16
     for (int r = 0; r < 16; ++r) {
-      t[r] = join(_mm512_load_pd(rows + 16 * r), _mm512_load_pd(rows + 16 * r + 8));
+      t[r] = OrderedDemote2To(Load<D8>(rows + 16 * r), Load<D8>(rows + 16 * r + 8));
     }
-    transpose16(t);
+    Transpose16(t);
   } else {
-    F16 low[4], high[4];  // classes 0 … 3 and 4 … 7 of rows j, j + 4, j + 8, j + 12
+    alignas(64) float rounded[16][8];
+#pragma GCC unroll 16
+    for (int r = 0; r < 16; ++r) Store(DemoteTo(Load<D8>(rows + 8 * r)), rounded[r]);
+    for (int quarter = 0; 4 * quarter < C; ++quarter) {  // classes
+      F16 x[4];                                          // in quarter L of x[k], row 4 L + k
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const F16 a = join(_mm512_load_pd(rows + 8 * j), _mm512_load_pd(rows + 8 * (j + 4)));
-      const F16 b = join(_mm512_load_pd(rows + 8 * (j + 8)), _mm512_load_pd(rows + 8 * (j + 12)));
-      low[j] = _mm512_shuffle_f32x4(a, b, 0x88);
-      high[j] = _mm512_shuffle_f32x4(a, b, 0xDD);
+      for (int k = 0; k < 4; ++k) {
+        x[k] = LoadQuarters<F16>([&](int L) { return rounded[4 * L + k] + 4 * quarter; });
+      }
+      TransposeQuarters(x, t + 4 * quarter);
     }
-    transpose4(low, t);
-    if (C > 4) transpose4(high, t + 4);
   }
 }
 
@@ -104,36 +111,33 @@ FAE_INLINE void columns_of_sums(const double* rows, std::int64_t C, F16 (&t)[16]
 template <int V>
 inline __attribute__((noinline)) void fine_columns(const SweepParams& p, const Instance& I,
                                                    const double* rows, F16 (&t)[16]) {
-  const __mmask8 label[2] = {static_cast<__mmask8>(I.label < 8 ? 1 << I.label : 0),
-                             static_cast<__mmask8>(I.label >= 8 ? 1 << (I.label - 8) : 0)};
-  const D8 lower = _mm512_set1_pd(-I.lowering);
-  const D8 to_base2 = _mm512_set1_pd(kLog2EDouble);
+  const D8 lower = Set<D8>(-I.lowering);
+  const D8 to_base2 = Set<D8>(kLog2EDouble);
   for (int r = 0; r < 16; ++r) {
     const double* row = rows + r * 8 * V;
     const double mass = row[I.label];
-    D8 z[2] = {_mm512_setzero_pd(), _mm512_setzero_pd()};
-    D8 largest = _mm512_set1_pd(-kInf);
+    D8 z[2] = {Zero<D8>(), Zero<D8>()};
+    D8 largest = Set<D8>(-kInf);
 #pragma GCC unroll 2
     for (int v = 0; v < V; ++v) {
-      const __mmask8 classes = first_lanes8(p.C - 8 * v);
+      const auto classes = FirstN<D8>(p.C - 8 * v);
+      const auto label = MaskFromBits<D8>(I.label / 8 == v ? 1u << I.label % 8 : 0);
       if (mass > 0) {
-        z[v] = _mm512_fmadd_pd(_mm512_load_pd(row + 8 * v), _mm512_set1_pd(-1 / mass), lower);
+        z[v] = MulAdd(Load<D8>(row + 8 * v), Set<D8>(-1 / mass), lower);
       } else {  // no mass survives: the bias alone
-        z[v] = _mm512_sub_pd(_mm512_maskz_loadu_pd(classes, I.bias + 8 * v),
-                             _mm512_set1_pd(I.bias[I.label]));
+        z[v] = LoadN<D8>(I.bias + 8 * v, p.C - 8 * v) - Set<D8>(I.bias[I.label]);
       }
-      z[v] = _mm512_mask_mov_pd(z[v], label[v], _mm512_setzero_pd());
-      largest = _mm512_mask_max_pd(largest, classes, largest, z[v]);
+      z[v] = IfThenElse(label, Zero<D8>(), z[v]);
+      largest = IfThenElse(classes, Max(largest, z[v]), largest);
     }
-    const D8 high = _mm512_set1_pd(_mm512_reduce_max_pd(largest));
+    const D8 high = Set<D8>(ReduceMax(largest));
 #pragma GCC unroll 2
     for (int v = 0; v < V; ++v) {
-      z[v] = _mm512_max_pd(_mm512_mul_pd(_mm512_sub_pd(z[v], high), to_base2),
-                           _mm512_set1_pd(-kFarthest));
+      z[v] = Max((z[v] - high) * to_base2, Set<D8>(-kFarthest));
     }
-    t[r] = join(z[0], z[1]);
+    t[r] = OrderedDemote2To(z[0], z[1]);
   }
-  transpose16(t);
+  Transpose16(t);
 }
 
 // The divergences of 16 rows by steps, between which the caller may do something else. Arrays are
@@ -142,95 +146,91 @@ template <bool kWithKl>
 class Diverging {
  public:
   FAE_INLINE Diverging(const SweepParams& p, const Instance& I, const Original& o)
-      : o_(o), label_(I.label), last_(p.C - 1) {
-    const Log2Table& table = log2_table();
-    reciprocals_ = _mm512_load_ps(table.reciprocal);
-    logarithms_ = _mm512_load_ps(table.logarithm);
-  }
+      : o_(o), label_(I.label), last_(p.C - 1) {}
 
   // Columns by class, which become columns by slot.
   FAE_INLINE void take(F16 (&t)[16]) {
     const F16 mass = t[label_];
-    const __mmask16 none = _mm512_cmp_ps_mask(mass, _mm512_setzero_ps(), _CMP_EQ_OQ);
+    const auto none = mass == Zero<F16>();
     t[label_] = t[last_];
-    per_mass_ = _mm512_div_ps(_mm512_set1_ps(kLog2E), mass);
-    from_ = _mm512_set1_ps(o_.lowered);
-    fine_ = o_.light && _mm512_cmp_ps_mask(mass, _mm512_set1_ps(kLightMass), _CMP_NGE_UQ) != 0;
-    if (none != 0) {
-      per_mass_ = _mm512_mask_mov_ps(per_mass_, none, _mm512_set1_ps(1.0f));
+    per_mass_ = Set<F16>(kLog2E) / mass;
+    from_ = Set<F16>(o_.lowered);
+    fine_ = o_.light && AnyTrue(Not(mass >= Set<F16>(kLightMass)));
+    if (AnyTrue(none)) {
+      per_mass_ = IfThenElse(none, Set<F16>(1.0f), per_mass_);
       for (std::int64_t c = 0; c < last_; ++c) {
-        t[c] = _mm512_mask_mov_ps(t[c], none, _mm512_set1_ps(o_.nothing[c]));
+        t[c] = IfThenElse(none, Set<F16>(o_.nothing[c]), t[c]);
       }
     }
     if (o_.steep) {
-      F16 farthest = _mm512_setzero_ps();
+      F16 farthest = Zero<F16>();
       for (std::int64_t c = 0; c < last_; ++c) {
-        const F16 z = _mm512_fnmadd_ps(t[c], per_mass_, from_);
-        farthest = _mm512_max_ps(farthest, _mm512_abs_ps(z));
+        const F16 z = NegMulAdd(t[c], per_mass_, from_);
+        farthest = Max(farthest, Abs(z));
       }
-      fine_ |= _mm512_cmp_ps_mask(farthest, _mm512_set1_ps(kFarthest), _CMP_NLE_UQ) != 0;
+      fine_ = fine_ || AnyTrue(Not(farthest <= Set<F16>(kFarthest)));
     }
   }
 
   // e by slot, and what its sums give; fine(t) puts fine columns in t.
   template <class Fine>
   FAE_INLINE void weigh(F16 (&t)[16], F16 (&e)[16], Fine fine) {
-    const F16 one = _mm512_set1_ps(1.0f);
-    own_ = _mm512_setzero_ps();
+    const F16 one = Set<F16>(1.0f);
+    own_ = Zero<F16>();
     own_e_ = one;
     if (__builtin_expect(fine_, 0)) take_fine(t, fine);
     F16 sum, dot;
     for (bool again = false;; again = true) {
       sum = own_e_;
-      dot = _mm512_mul_ps(own_e_, own_);
+      dot = own_e_ * own_;
       if (kWithKl) change_ = dot;  // of the label z_y - z_y was 0 before
       for (std::int64_t c = 0; c < last_; ++c) {
-        const F16 z = _mm512_fnmadd_ps(t[c], per_mass_, from_);
-        e[c] = exp2_near(z);
-        sum = _mm512_add_ps(sum, e[c]);
-        dot = _mm512_fmadd_ps(e[c], z, dot);
+        const F16 z = NegMulAdd(t[c], per_mass_, from_);
+        e[c] = Exp2Near(z);
+        sum = sum + e[c];
+        dot = MulAdd(e[c], z, dot);
         if (kWithKl) {
-          change_ = _mm512_fmadd_ps(e[c], _mm512_sub_ps(z, _mm512_set1_ps(o_.z[c])), change_);
+          change_ = MulAdd(e[c], z - Set<F16>(o_.z[c]), change_);
         }
       }
       const auto above = [&](float limit) __attribute__((always_inline)) {
-        return _mm512_cmp_ps_mask(sum, _mm512_set1_ps(limit), _CMP_NLE_UQ) != 0;
+        return AnyTrue(Not(sum <= Set<F16>(limit)));
       };
       if (__builtin_expect(again || !above(kLopsided), 1)) break;
       if (above(kCoarse)) {
         take_fine(t, fine);
       } else {
-        const F16 high = _mm512_getexp_ps(sum);
-        from_ = _mm512_sub_ps(from_, high);
-        own_ = _mm512_sub_ps(own_, high);
-        own_e_ = exp2_near(own_);
+        const F16 high = Exponent(sum);
+        from_ = from_ - high;
+        own_ = own_ - high;
+        own_e_ = Exp2Near(own_);
       }
     }
     e[last_] = own_e_;
-    per_sum_ = _mm512_div_ps(one, sum);
-    const F16 log_sum = _mm512_add_ps(log2_of_half(sum, reciprocals_, logarithms_), one);
-    q_log_q_ = _mm512_fmsub_ps(dot, per_sum_, log_sum);
-    if (kWithKl) log_growth_ = _mm512_add_ps(log_sum, _mm512_set1_ps(o_.own_log_p));
+    per_sum_ = one / sum;
+    const F16 log_sum = log2_of_half_(sum) + one;
+    q_log_q_ = MulSub(dot, per_sum_, log_sum);
+    if (kWithKl) log_growth_ = log_sum + Set<F16>(o_.own_log_p);
   }
 
   // The divergences; calls between() once a class.
   template <class Between>
   FAE_INLINE Divergences finish(const F16 (&e)[16], Between between) const {
-    const F16 zero = _mm512_setzero_ps();
-    F16 js = _mm512_set1_ps(o_.p_log_p);  // twice JS, yet without H(q)
+    const F16 zero = Zero<F16>();
+    F16 js = Set<F16>(o_.p_log_p);  // twice JS, yet without H(q)
     for (std::int64_t c = 0; c <= last_; ++c) {
-      const F16 both = _mm512_fmadd_ps(e[c], per_sum_, _mm512_set1_ps(o_.p[c]));
-      js = _mm512_fnmadd_ps(both, log2_of_half(both, reciprocals_, logarithms_), js);
+      const F16 both = MulAdd(e[c], per_sum_, Set<F16>(o_.p[c]));
+      js = NegMulAdd(both, log2_of_half_(both), js);
       between();
     }
-    js = _mm512_max_ps(_mm512_add_ps(js, q_log_q_), zero);
-    js = _mm512_mul_ps(js, _mm512_set1_ps(kLn2 / 2));
+    js = Max(js + q_log_q_, zero);
+    js = js * Set<F16>(kLn2 / 2);
     F16 kl = zero;
     if (kWithKl) {
-      kl = _mm512_max_ps(_mm512_fmsub_ps(change_, per_sum_, log_growth_), zero);
-      kl = _mm512_mul_ps(kl, _mm512_set1_ps(kLn2));
+      kl = Max(MulSub(change_, per_sum_, log_growth_), zero);
+      kl = kl * Set<F16>(kLn2);
     }
-    return {_mm512_min_ps(js, _mm512_set1_ps(kLog2Below)), kl, _mm512_mul_ps(own_e_, per_sum_)};
+    return {Min(js, Set<F16>(kLog2Below)), kl, own_e_ * per_sum_};
   }
 
  private:
@@ -238,16 +238,16 @@ class Diverging {
   FAE_INLINE void take_fine(F16 (&t)[16], Fine fine) {
     fine(t);
     own_ = t[label_];
-    own_e_ = exp2_near(own_);
+    own_e_ = Exp2Near(own_);
     t[label_] = t[last_];
-    per_mass_ = _mm512_set1_ps(-1.0f);
-    from_ = _mm512_setzero_ps();
+    per_mass_ = Set<F16>(-1.0f);
+    from_ = Zero<F16>();
   }
 
   const Original& o_;
   const std::int64_t label_, last_;  // slot of the label
   bool fine_;                        // whether to divide in float64 from the start
-  F16 reciprocals_, logarithms_;
+  Log2OfHalf log2_of_half_;
   F16 per_mass_, from_;    // z_c - z_y = from - t_c per_mass
   F16 own_, own_e_;        // of the label
   F16 per_sum_, q_log_q_;  // q_log_q: the sum over the classes, -H(q)
@@ -273,28 +273,29 @@ inline bool wants_distances(const SweepParams& p) {
 // Sums of rows of 4 Q classes at most.
 template <int Q>
 struct QuadSums {
-  D8 low, high;
-  __m256d half;
+  using Quad = Vec<double, 4>;
+  D8 full[2];
+  Quad half;
 
   FAE_INLINE void clear() {
-    low = high = _mm512_setzero_pd();
-    half = _mm256_setzero_pd();
+    full[0] = full[1] = Zero<D8>();
+    half = Zero<Quad>();
   }
   FAE_INLINE void add(const double* row) {
-    if constexpr (Q >= 2) low = _mm512_add_pd(low, _mm512_load_pd(row));
-    if constexpr (Q == 4) high = _mm512_add_pd(high, _mm512_load_pd(row + 8));
-    if constexpr (Q % 2 == 1) half = _mm256_add_pd(half, _mm256_load_pd(row + 4 * (Q - 1)));
+#pragma GCC unroll 2
+    for (int v = 0; v < Q / 2; ++v) full[v] = full[v] + Load<D8>(row + 8 * v);
+    if constexpr (Q % 2 == 1) half = half + Load<Quad>(row + 4 * (Q - 1));
   }
   FAE_INLINE void round(float* to) const {
-    if constexpr (Q >= 2) _mm256_store_ps(to, _mm512_cvtpd_ps(low));
-    if constexpr (Q == 4) _mm256_store_ps(to + 8, _mm512_cvtpd_ps(high));
-    if constexpr (Q % 2 == 1) _mm_store_ps(to + 4 * (Q - 1), _mm256_cvtpd_ps(half));
+#pragma GCC unroll 2
+    for (int v = 0; v < Q / 2; ++v) Store(DemoteTo(full[v]), to + 8 * v);
+    if constexpr (Q % 2 == 1) Store(DemoteTo(half), to + 4 * (Q - 1));
   }
   // As a row, with zeros up to its end.
   FAE_INLINE void store(double* row) const {
-    if constexpr (Q >= 2) _mm512_store_pd(row, low);
-    if constexpr (Q == 4) _mm512_store_pd(row + 8, high);
-    if constexpr (Q % 2 == 1) _mm512_store_pd(row + 4 * (Q - 1), _mm512_zextpd256_pd512(half));
+#pragma GCC unroll 2
+    for (int v = 0; v < Q / 2; ++v) Store(full[v], row + 8 * v);
+    if constexpr (Q % 2 == 1) Store(Combine(half, Zero<Quad>()), row + 4 * (Q - 1));
   }
 };
 
@@ -341,12 +342,9 @@ FAE_INLINE void columns_of_rows(const float (&rows)[16][16], F16 (&t)[16]) {
     F16 x[4];  // in quarter L of x[k], row 4 L + k
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
-      x[k] = _mm512_castps128_ps512(_mm_load_ps(rows[k] + 4 * q));
-      x[k] = _mm512_mask_broadcast_f32x4(x[k], 0x00F0, _mm_load_ps(rows[k + 4] + 4 * q));
-      x[k] = _mm512_mask_broadcast_f32x4(x[k], 0x0F00, _mm_load_ps(rows[k + 8] + 4 * q));
-      x[k] = _mm512_mask_broadcast_f32x4(x[k], 0xF000, _mm_load_ps(rows[k + 12] + 4 * q));
+      x[k] = LoadQuarters<F16>([&](int L) { return rows[4 * L + k] + 4 * q; });
     }
-    transpose4(x, t + 4 * q);
+    TransposeQuarters(x, t + 4 * q);
   }
 }
 
@@ -381,8 +379,8 @@ inline void draw_distances(const SweepParams& p, const Instance& I, const Narrow
   const auto take = [&]() __attribute__((always_inline)) {
     columns_of_rows<Q>(rows, t);
     F16 any = t[0];
-    for (std::int64_t c = 1; c < p.C; ++c) any = _mm512_or_ps(any, t[c]);
-    w.signs[g][sums.block] = _mm512_movepi32_mask(_mm512_castps_si512(any)) != 0;
+    for (std::int64_t c = 1; c < p.C; ++c) any = any | t[c];
+    w.signs[g][sums.block] = AnyNegative(any);
     d.take(t);
     sums.next_block();
   };
@@ -397,14 +395,15 @@ inline void draw_distances(const SweepParams& p, const Instance& I, const Narrow
     });
     sums.complete(rows);
     if (block == 0) {  // nothing is erased: the original distribution itself
-      result.js = _mm512_maskz_mov_ps(0xFFFE, result.js);
-      result.kl = _mm512_maskz_mov_ps(0xFFFE, result.kl);
+      const auto first = FirstN<F16>(1);
+      result.js = IfThenZeroElse(first, result.js);
+      result.kl = IfThenZeroElse(first, result.kl);
       result.label_probability =
-          _mm512_mask_mov_ps(result.label_probability, 1, _mm512_set1_ps(o.p[p.C - 1]));
+          IfThenElse(first, Set<F16>(o.p[p.C - 1]), result.label_probability);
     }
-    const __mmask16 lanes = first_lanes16(I.n + 1 - 16 * block);
+    const std::int64_t count = I.n + 1 - 16 * block;
     const auto write = [&](void* to, F16 x) __attribute__((always_inline)) {
-      if (to != nullptr) _mm512_mask_storeu_ps(static_cast<float*>(to) + at + 16 * block, lanes, x);
+      if (to != nullptr) StoreN(x, static_cast<float*>(to) + at + 16 * block, count);
     };
     write(p.curve_js, result.js);
     write(p.curve_kl, result.kl);
@@ -437,3 +436,6 @@ inline void scan_curves(const SweepParams& p, const Instance& I, const NarrowWor
     draw.template operator()<2 * V>();
   }
 }
+
+}  // namespace
+}  // namespace fae::cpu

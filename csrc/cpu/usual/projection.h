@@ -2,11 +2,13 @@
 // 2 <= C <= 16. Everything that follows needs differences between classes only, and one class less
 // is a tenth of the work at C = 10.
 //
-// Mapping: 16 items in the lanes of one vector, K = C - 1 accumulators, but three at least. Four
-// features of 16 rows arrive as 128-bit pieces, are transposed inside the quarters of four vectors
-// (8 shuffles), and meet weights that are broadcast from memory by the multiply-add itself: 4 K
-// multiply-adds, plus 4 for the norms, or 1 for a bound of them. Traffic: the values once;
-// contributions leave as K streams of 16 floats, class by class. Memory: the 16 interleaved row
+// Mapping: kItems items in the lanes of one vector, K = C - 1 accumulators, but three at least.
+// Four features of these rows arrive as 128-bit pieces, are transposed inside the quarters of four
+// vectors (8 shuffles a register), and meet weights that are broadcast from memory: 4 K
+// multiply-adds, plus 4 for the norms, or 1 for a bound of them. Where K accumulators do not fit
+// the registers, the block is read again for the others, from the first cache. Every sum adds its
+// features one by one, so that it is the same on every target. Traffic: the values once;
+// contributions leave as K streams of kItems floats, class by class. Memory: the interleaved row
 // streams defeat the hardware's prefetcher, so that what follows is requested explicitly, three
 // times, ever nearer.
 //   1. Of every page, one word is loaded, kPages bytes ahead. Requests do not wait for a page's
@@ -20,6 +22,15 @@
 // requests alone, in blocks of rows 20; pages loaded, requests by bytes 15.9; three accumulators
 // instead of one 14.5. `flan_imdb`, D = 100, C = 10: 27 to 31 as the pages lie; pages loaded 26.8;
 // relative to class 0 25.3; much later, at 22.3, bounds instead of norms 21.6.
+
+#pragma once
+
+#include "cpu/instance.h"
+#include "cpu/simd/lanes.h"
+#include "cpu/simd/transpose.h"
+
+namespace fae::cpu {
+namespace {
 
 // Where the norms do not keep contributions within this, one may overflow float32 though its
 // difference from another's does not: the general way tells.
@@ -56,11 +67,19 @@ FAE_INLINE void touch_pages(const char* begin, const char* end) {
   }
 }
 
-// Four features, `mask` of them, of 16 rows: column k of the result has feature k of every row.
-// `quarter[l]` is where lane 4 l reads.
+// Items of a block: a register of them, or two where there are many registers.
+constexpr int kItems = Target::kRegisters >= 32 && Target::kFloats == 4 ? 8 : Target::kFloats;
+constexpr int kQuarters = kItems / 4;
+using Items = Vec<float, kItems>;
+// Accumulators at once, beside four features, the norms and a weight.
+constexpr int kMostAtOnce = Target::kRegisters / Items::kParts - 6;
+
+// Four features, or `count` of them, of a block's rows: column k of the result has feature k of
+// every row. `quarter[l]` is where lane 4 l reads.
 template <bool kFull>
-FAE_INLINE void load_columns(const Rows& rows, const char* const (&quarter)[4], std::int64_t triple,
-                             std::int64_t byte, __mmask8 mask, F16 (&x)[4]) {
+FAE_INLINE void load_columns(const Rows& rows, const char* const (&quarter)[kQuarters],
+                             std::int64_t triple, std::int64_t byte, std::int64_t count,
+                             Items (&x)[4]) {
   const auto piece = [&](int lane) __attribute__((always_inline)) {
     const char* at;
     if (kFull) {
@@ -69,77 +88,85 @@ FAE_INLINE void load_columns(const Rows& rows, const char* const (&quarter)[4], 
     } else {
       at = rows.first + byte + (lane < rows.valid ? lane : rows.valid - 1) * rows.stride;
     }
-    const float* from = reinterpret_cast<const float*>(at);
-    return mask == 0xF ? _mm_loadu_ps(from) : _mm_maskz_loadu_ps(mask, from);
+    return reinterpret_cast<const float*>(at);
   };
-  F16 r[4];
+  alignas(16) float part[kItems][4];
+  if (count < 4) {
+    for (int lane = 0; lane < kItems; ++lane) {
+      Store(LoadN<Vec<float, 4>>(piece(lane), count), part[lane]);
+    }
+  }
+  Items r[4];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
-    r[j] = _mm512_castps128_ps512(piece(j));
-    r[j] = _mm512_mask_broadcast_f32x4(r[j], 0x00F0, piece(4 + j));
-    r[j] = _mm512_mask_broadcast_f32x4(r[j], 0x0F00, piece(8 + j));
-    r[j] = _mm512_mask_broadcast_f32x4(r[j], 0xF000, piece(12 + j));
+    if (count < 4) {
+      r[j] = LoadQuarters<Items>([&](int q) { return part[4 * q + j]; });
+    } else {
+      r[j] = LoadQuarters<Items>([&](int q) { return piece(4 * q + j); });
+    }
   }
-  transpose4(r, x);
+  TransposeQuarters(r, x);
 }
 
-// Adds `span` features, packed weights [span, K], to the accumulators, and to `norm2` squares of
-// which four times are between the squared norm and four times as much. A step of four features
-// uses 256 bytes of the block; as many are requested.
-template <int K, bool kFull, bool kBound>
-FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t span, F16 (&s)[K],
-                           F16& norm2) {
-  const char* quarter[4];
+enum class Norms { kNone, kExact, kBound };
+
+// Adds `span` features, packed weights [span, kPitch], to S accumulators, and to `norm2` squares,
+// or some of which four times are between the squared norm and four times as much. A step of four
+// features uses 16 kItems bytes of the block; as many are requested, by the pass that has the
+// norms.
+template <int S, int kPitch, bool kFull, Norms kNorms>
+FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t span, Items (&s)[S],
+                           Items& norm2) {
+  constexpr bool kFirst = kNorms != Norms::kNone;
+  const char* quarter[kQuarters];
 #pragma GCC unroll 4
-  for (int l = 0; l < 4; ++l) quarter[l] = rows.first + 4 * l * rows.stride;
+  for (int l = 0; l < kQuarters; ++l) quarter[l] = rows.first + 4 * l * rows.stride;
   const std::int64_t triple = 3 * rows.stride;
   const bool short_rows = rows.stride <= kShortRow;
   const std::int64_t near_stride = short_rows ? 64 : rows.stride, near_triple = 3 * near_stride;
   const char* ahead = rows.ahead;
-  if (rows.end - ahead > kPages) {
-    const char* const to = ahead + kPages + 64 * span;
+  if (kFirst && rows.end - ahead > kPages) {
+    const char* const to = ahead + kPages + 4 * kItems * span;
     touch_pages(ahead + kPages, to < rows.end ? to : rows.end);
   }
   std::int64_t d = 0;
   for (; d + 4 <= span; d += 4) {
-    const char* const near = short_rows ? ahead : quarter[d / 4 % 4] + 128;
+    if (kFirst) {
+      const char* const near = short_rows ? ahead : quarter[d / 4 % kQuarters] + 128;
 #pragma GCC unroll 4
-    for (int line = 0; line < 4; ++line) {
-      __builtin_prefetch(ahead + kFar + 64 * line, 0, 2);
-      __builtin_prefetch(near + (line == 3 ? near_triple : line * near_stride), 0, 3);
+      for (int line = 0; line < kQuarters; ++line) {
+        __builtin_prefetch(ahead + kFar + 64 * line, 0, 2);
+        __builtin_prefetch(near + (line == 3 ? near_triple : line * near_stride), 0, 3);
+      }
+      ahead += 64 * kQuarters;
     }
-    ahead += 256;
-    F16 x[4];
-    load_columns<kFull>(rows, quarter, triple, d * 4, 0xF, x);
+    Items x[4];
+    load_columns<kFull>(rows, quarter, triple, d * 4, 4, x);
 #pragma GCC unroll 4
-    for (int l = 0; l < 4; ++l) quarter[l] += 16;
+    for (int l = 0; l < kQuarters; ++l) quarter[l] += 16;
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
 #pragma GCC unroll 16
-      for (int c = 0; c < K; ++c) {
-        s[c] = _mm512_fmadd_ps(x[k], _mm512_set1_ps(weights[k * K + c]), s[c]);
+      for (int c = 0; c < S; ++c) {
+        s[c] = MulAdd(x[k], Set<Items>(weights[k * kPitch + c]), s[c]);
       }
-      if (!kBound) norm2 = _mm512_fmadd_ps(x[k], x[k], norm2);
+      if (kNorms == Norms::kExact) norm2 = MulAdd(x[k], x[k], norm2);
     }
-    if (kBound) {
-      constexpr int kLargerSize = 11;  // of two numbers the size of the larger
-      const F16 a = _mm512_range_ps(x[0], x[1], kLargerSize);
-      const F16 b = _mm512_range_ps(x[2], x[3], kLargerSize);
-      const F16 largest = _mm512_range_ps(a, b, kLargerSize);
-      norm2 = _mm512_fmadd_ps(largest, largest, norm2);
+    if (kNorms == Norms::kBound) {
+      const Items largest = MaxMagnitude(MaxMagnitude(x[0], x[1]), MaxMagnitude(x[2], x[3]));
+      norm2 = MulAdd(largest, largest, norm2);
     }
-    weights += 4 * K;
+    weights += 4 * kPitch;
   }
   if (d < span) {
-    F16 x[4];
-    load_columns<kFull>(rows, quarter, triple, d * 4, static_cast<__mmask8>((1 << (span - d)) - 1),
-                        x);
+    Items x[4];
+    load_columns<kFull>(rows, quarter, triple, d * 4, span - d, x);
     for (int k = 0; k < span - d; ++k) {
 #pragma GCC unroll 16
-      for (int c = 0; c < K; ++c) {
-        s[c] = _mm512_fmadd_ps(x[k], _mm512_set1_ps(weights[k * K + c]), s[c]);
+      for (int c = 0; c < S; ++c) {
+        s[c] = MulAdd(x[k], Set<Items>(weights[k * kPitch + c]), s[c]);
       }
-      norm2 = _mm512_fmadd_ps(x[k], x[k], norm2);
+      if (kFirst) norm2 = MulAdd(x[k], x[k], norm2);
     }
   }
 }
@@ -148,26 +175,28 @@ struct Projection {
   const float* weights;  // [D, K] packed, zeros beyond the classes
   float* contributions;  // [C, pitch], of which class 0 is left alone
   std::int64_t pitch;
-  float* converted;  // [16, kMaxSpan], where values are not float32
+  float* converted;  // [kItems, kMaxSpan], where values are not float32
   float* norm2;      // [pitch] squared norm of each item, or null
 };
 
-// One block of up to 16 items; returns their squared norms, or bounds of them.
-template <int K, bool kFull, bool kBound>
-FAE_INLINE F16 project_block(const SweepParams& p, const Projection& out, std::int64_t first,
-                             std::int64_t valid, std::int64_t column) {
+// Contributions to S classes from `c` on of K, of one block of up to kItems items.
+template <int K, int kFrom, int S, bool kFull, Norms kNorms>
+FAE_INLINE void project_some(const SweepParams& p, const Projection& out, std::int64_t first,
+                             std::int64_t valid, std::int64_t column, Items& norm2) {
   const std::int64_t bytes = p.values_dtype == kFloat32 ? 4 : 2;
   const char* base = static_cast<const char*>(p.values) + first * p.values_stride_t * bytes;
   const std::int64_t stride = p.values_stride_t * bytes;
   const char* const end = static_cast<const char*>(p.values) + (p.T - 1) * stride + p.D * bytes;
-  F16 s[K];
-  D8 low[K], high[K];
+  Items s[S];
+  Vec<double, kItems> wide[S];
 #pragma GCC unroll 16
-  for (int c = 0; c < K; ++c) low[c] = high[c] = _mm512_setzero_pd();
-  F16 norm2 = _mm512_setzero_ps();
+  for (int c = 0; c < S; ++c) {
+    s[c] = Zero<Items>();
+    wide[c] = Zero<Vec<double, kItems>>();
+  }
   for (std::int64_t d = 0; d < p.D; d += kMaxSpan) {
     const std::int64_t span = p.D - d < kMaxSpan ? p.D - d : kMaxSpan;
-    const char* const ahead = base + 16 * stride + d * 16 * bytes;
+    const char* const ahead = base + kItems * stride + d * kItems * bytes;
     Rows rows{base + d * bytes, stride, valid, ahead, end};
     if (p.values_dtype != kFloat32) {
       for (std::int64_t lane = 0; lane < valid; ++lane) {
@@ -176,25 +205,43 @@ FAE_INLINE F16 project_block(const SweepParams& p, const Projection& out, std::i
       }
       rows = {reinterpret_cast<const char*>(out.converted), kMaxSpan * 4, valid, ahead, end};
     }
-#pragma GCC unroll 16
-    for (int c = 0; c < K; ++c) s[c] = _mm512_setzero_ps();
-    accumulate<K, kFull, kBound>(rows, out.weights + d * K, span, s, norm2);
+    accumulate<S, K, kFull, kNorms>(rows, out.weights + d * K + kFrom, span, s, norm2);
     if (p.D <= kMaxSpan) break;
 #pragma GCC unroll 16
-    for (int c = 0; c < K; ++c) {
-      low[c] = _mm512_add_pd(low[c], low_half(s[c]));
-      high[c] = _mm512_add_pd(high[c], high_half(s[c]));
+    for (int c = 0; c < S; ++c) {
+      wide[c] = wide[c] + PromoteTo(s[c]);
+      s[c] = Zero<Items>();
     }
   }
 #pragma GCC unroll 16
-  for (int c = 0; c < K; ++c) {
-    if (c >= p.C - 1) continue;
-    if (p.D > kMaxSpan) s[c] = join(low[c], high[c]);
-    _mm512_storeu_ps(out.contributions + (c + 1) * out.pitch + column, s[c]);
+  for (int c = 0; c < S; ++c) {
+    if (kFrom + c >= p.C - 1) continue;
+    if (p.D > kMaxSpan) s[c] = DemoteTo(wide[c]);
+    Store(s[c], out.contributions + (kFrom + c + 1) * out.pitch + column);
   }
+}
+
+// One block; returns its squared norms, or bounds of them.
+template <int K, bool kFull, bool kBound>
+FAE_INLINE Items project_block(const SweepParams& p, const Projection& out, std::int64_t first,
+                               std::int64_t valid, std::int64_t column) {
+  constexpr Norms kNorms = kBound ? Norms::kBound : Norms::kExact;
+  constexpr int kPasses = (K + kMostAtOnce - 1) / kMostAtOnce;
+  constexpr int kEach = (K + kPasses - 1) / kPasses;
+  Items norm2 = Zero<Items>();
+  project_some<K, 0, kEach, kFull, kNorms>(p, out, first, valid, column, norm2);
+  if constexpr (kPasses > 1) {
+    constexpr int kSecond = kPasses > 2 ? kEach : K - kEach;
+    project_some<K, kEach, kSecond, kFull, Norms::kNone>(p, out, first, valid, column, norm2);
+  }
+  if constexpr (kPasses > 2) {
+    project_some<K, 2 * kEach, K - 2 * kEach, kFull, Norms::kNone>(p, out, first, valid, column,
+                                                                   norm2);
+  }
+  static_assert(kPasses <= 3);
   constexpr float kRounding = 1e-3f;  // D / 4 squares added: off by 6e-5 at D = 4,096
-  if (kBound) norm2 = _mm512_mul_ps(norm2, _mm512_set1_ps(4 + kRounding));
-  if (out.norm2 != nullptr) _mm512_storeu_ps(out.norm2 + column, norm2);
+  if (kBound) norm2 = norm2 * Set<Items>(4 + kRounding);
+  if (out.norm2 != nullptr) Store(norm2, out.norm2 + column);
   return norm2;
 }
 
@@ -206,17 +253,15 @@ inline __attribute__((aligned(kPage))) float project_columns(const SweepParams& 
                                                              const Projection& out,
                                                              std::int64_t begin, std::int64_t end,
                                                              std::int64_t column) {
-  F16 largest = _mm512_setzero_ps();
+  Items largest = Zero<Items>();
   std::int64_t i = begin;
-  for (; i + 16 <= end; i += 16) {
-    largest =
-        _mm512_max_ps(largest, project_block<K, true, kBound>(p, out, i, 16, column + i - begin));
+  for (; i + kItems <= end; i += kItems) {
+    largest = Max(largest, project_block<K, true, kBound>(p, out, i, kItems, column + i - begin));
   }
   if (i < end) {
-    largest = _mm512_max_ps(
-        largest, project_block<K, false, kBound>(p, out, i, end - i, column + i - begin));
+    largest = Max(largest, project_block<K, false, kBound>(p, out, i, end - i, column + i - begin));
   }
-  return _mm512_reduce_max_ps(largest);
+  return ReduceMax(largest);
 }
 
 using ProjectColumns = float (*)(const SweepParams&, const Projection&, std::int64_t, std::int64_t,
@@ -246,3 +291,6 @@ inline void pack_weights(const SweepParams& p, float* packed) {
     }
   }
 }
+
+}  // namespace
+}  // namespace fae::cpu
