@@ -6,6 +6,7 @@
 // of float32 values span at most 128 features.
 #pragma once
 
+#include "cpu/simd/register.h"
 #include "cpu/sort.h"
 
 namespace fae::cpu {
@@ -46,12 +47,14 @@ struct Instance {
   double least;           // of the weights that are not zero
   double row_sum[16];     // of all rows
   float* columns;         // [C, pitch], null where no instance takes this way
-  float* packed_weights;  // [D, at most C + 2]
+  float* packed_weights;  // [D, made a multiple of 4, at most C + 2, kWeightCopies]
   std::int64_t pitch;
   std::int64_t status;
 };
 
 constexpr std::int64_t kSlice = 4096;
+// Packed weights fill a register each where they would not be broadcast on their way to it.
+constexpr int kWeightCopies = Target::kBroadcastsLoads ? 1 : Target::kFloats;
 constexpr unsigned char kBadAttention = 1;
 constexpr unsigned char kBadContribution = 2;
 
@@ -118,7 +121,7 @@ inline Instance lay_out(const SweepParams& p, std::int64_t n, Arena& arena) {
   const bool narrow = narrow_possible(p);
   Instance I{};
   I.n = n;
-  I.packed_weights = arena.take<float>(narrow ? p.D * (p.C + 2) : 0);
+  I.packed_weights = arena.take<float>(narrow ? (p.D + 3) * (p.C + 2) * kWeightCopies : 0);
   I.rows = arena.take<double>(n * (narrow ? row_width(p.C) : p.H * p.C));
   I.pitch = ((n + 15) / 16 | 1) * 16;  // odd in cache lines, so that classes share no set
   I.columns = arena.take<float>(narrow ? I.pitch * p.C : 0);

@@ -39,6 +39,11 @@ struct Target {
 #else
   static constexpr int kRegisters = 16;
 #endif
+#if defined(__AVX__) || defined(__aarch64__)
+  static constexpr bool kBroadcastsLoads = true;  // a number from memory to all lanes
+#else
+  static constexpr bool kBroadcastsLoads = false;
+#endif
 #if defined(__FMA__) || defined(__aarch64__)
   static constexpr bool kHasFma = true;
 #else

@@ -54,7 +54,6 @@ inline std::int64_t accumulators(std::int64_t C) { return C - 1 < kFewest ? kFew
 struct Rows {
   const char* first;    // row of the block's lane 0
   std::int64_t stride;  // bytes
-  std::int64_t valid;   // lanes that are items; the others repeat the last one
   const char* ahead;    // as many bytes as the block's from here on are what follows in memory
   const char* end;      // of the values
 };
@@ -74,38 +73,37 @@ using Items = Vec<float, kItems>;
 // Accumulators at once, beside four features, the norms and a weight.
 constexpr int kMostAtOnce = Target::kRegisters / Items::kParts - 6;
 
-// Four features, or `count` of them, of a block's rows: column k of the result has feature k of
-// every row. `quarter[l]` is where lane 4 l reads.
-template <bool kFull>
-FAE_INLINE void load_columns(const Rows& rows, const char* const (&quarter)[kQuarters],
-                             std::int64_t triple, std::int64_t byte, std::int64_t count,
-                             Items (&x)[4]) {
+// Four features, or `count` of them and zeros, of a block's rows: column k of the result has
+// feature k of every row. `quarter[l]` is where lane 4 l reads.
+FAE_INLINE void load_columns(const char* const (&quarter)[kQuarters], std::int64_t stride,
+                             std::int64_t triple, std::int64_t count, Items (&x)[4]) {
   const auto piece = [&](int lane) __attribute__((always_inline)) {
-    const char* at;
-    if (kFull) {
-      const std::int64_t offset = lane % 4 == 3 ? triple : lane % 4 * rows.stride;
-      at = quarter[lane / 4] + offset;
-    } else {
-      at = rows.first + byte + (lane < rows.valid ? lane : rows.valid - 1) * rows.stride;
-    }
-    return reinterpret_cast<const float*>(at);
+    const std::int64_t offset = lane % 4 == 3 ? triple : lane % 4 * stride;
+    return reinterpret_cast<const float*>(quarter[lane / 4] + offset);
   };
-  alignas(16) float part[kItems][4];
-  if (count < 4) {
-    for (int lane = 0; lane < kItems; ++lane) {
-      Store(LoadN<Vec<float, 4>>(piece(lane), count), part[lane]);
-    }
-  }
   Items r[4];
+  if (__builtin_expect(count >= 4, 1)) {
 #pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    if (count < 4) {
-      r[j] = LoadQuarters<Items>([&](int q) { return part[4 * q + j]; });
-    } else {
+    for (int j = 0; j < 4; ++j) {
       r[j] = LoadQuarters<Items>([&](int q) { return piece(4 * q + j); });
     }
+  } else {
+    alignas(64) float part[4][kItems];
+    for (int lane = 0; lane < kItems; ++lane) {
+      const float* from = reinterpret_cast<const float*>(quarter[lane / 4] + lane % 4 * stride);
+      for (int k = 0; k < 4; ++k) part[lane % 4][lane / 4 * 4 + k] = k < count ? from[k] : 0;
+    }
+    for (int j = 0; j < 4; ++j) r[j] = Load<Items>(part[j]);
   }
   TransposeQuarters(r, x);
+}
+
+FAE_INLINE Items weight_at(const float* weight) {
+  if constexpr (kWeightCopies == 1) {
+    return Set<Items>(*weight);
+  } else {
+    return Load<Items>(weight);
+  }
 }
 
 enum class Norms { kNone, kExact, kBound };
@@ -114,7 +112,7 @@ enum class Norms { kNone, kExact, kBound };
 // or some of which four times are between the squared norm and four times as much. A step of four
 // features uses 16 kItems bytes of the block; as many are requested, by the pass that has the
 // norms.
-template <int S, int kPitch, bool kFull, Norms kNorms>
+template <int S, int kPitch, Norms kNorms>
 FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t span, Items (&s)[S],
                            Items& norm2) {
   constexpr bool kFirst = kNorms != Norms::kNone;
@@ -129,8 +127,7 @@ FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t 
     const char* const to = ahead + kPages + 4 * kItems * span;
     touch_pages(ahead + kPages, to < rows.end ? to : rows.end);
   }
-  std::int64_t d = 0;
-  for (; d + 4 <= span; d += 4) {
+  for (std::int64_t d = 0; d < span; d += 4) {
     if (kFirst) {
       const char* const near = short_rows ? ahead : quarter[d / 4 % kQuarters] + 128;
 #pragma GCC unroll 4
@@ -141,14 +138,14 @@ FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t 
       ahead += 64 * kQuarters;
     }
     Items x[4];
-    load_columns<kFull>(rows, quarter, triple, d * 4, 4, x);
+    load_columns(quarter, rows.stride, triple, span - d, x);
 #pragma GCC unroll 4
     for (int l = 0; l < kQuarters; ++l) quarter[l] += 16;
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
 #pragma GCC unroll 16
       for (int c = 0; c < S; ++c) {
-        s[c] = MulAdd(x[k], Set<Items>(weights[k * kPitch + c]), s[c]);
+        s[c] = MulAdd(x[k], weight_at(weights + (k * kPitch + c) * kWeightCopies), s[c]);
       }
       if (kNorms == Norms::kExact) norm2 = MulAdd(x[k], x[k], norm2);
     }
@@ -156,31 +153,31 @@ FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t 
       const Items largest = MaxMagnitude(MaxMagnitude(x[0], x[1]), MaxMagnitude(x[2], x[3]));
       norm2 = MulAdd(largest, largest, norm2);
     }
-    weights += 4 * kPitch;
-  }
-  if (d < span) {
-    Items x[4];
-    load_columns<kFull>(rows, quarter, triple, d * 4, span - d, x);
-    for (int k = 0; k < span - d; ++k) {
-#pragma GCC unroll 16
-      for (int c = 0; c < S; ++c) {
-        s[c] = MulAdd(x[k], Set<Items>(weights[k * kPitch + c]), s[c]);
-      }
-      if (kFirst) norm2 = MulAdd(x[k], x[k], norm2);
-    }
+    weights += 4 * kPitch * kWeightCopies;
   }
 }
 
 struct Projection {
-  const float* weights;  // [D, K] packed, zeros beyond the classes
+  const float* weights;  // [D, K, kWeightCopies] packed, zeros beyond the classes
   float* contributions;  // [C, pitch], of which class 0 is left alone
   std::int64_t pitch;
   float* converted;  // [kItems, kMaxSpan], where values are not float32
   float* norm2;      // [pitch] squared norm of each item, or null
 };
 
+// A block's rows as floats, of a block with fewer items the last one again and again.
+inline __attribute__((noinline)) void convert_rows(const SweepParams& p, std::int64_t first,
+                                                   std::int64_t valid, std::int64_t d,
+                                                   std::int64_t span, float* converted) {
+  for (std::int64_t lane = 0; lane < kItems; ++lane) {
+    const std::int64_t item = first + (lane < valid ? lane : valid - 1);
+    load_elements(p.values, p.values_dtype, item * p.values_stride_t + d, 1, span,
+                  converted + lane * kMaxSpan);
+  }
+}
+
 // Contributions to S classes from `c` on of K, of one block of up to kItems items.
-template <int K, int kFrom, int S, bool kFull, Norms kNorms>
+template <int K, int kFrom, int S, Norms kNorms>
 FAE_INLINE void project_some(const SweepParams& p, const Projection& out, std::int64_t first,
                              std::int64_t valid, std::int64_t column, Items& norm2) {
   const std::int64_t bytes = p.values_dtype == kFloat32 ? 4 : 2;
@@ -197,15 +194,13 @@ FAE_INLINE void project_some(const SweepParams& p, const Projection& out, std::i
   for (std::int64_t d = 0; d < p.D; d += kMaxSpan) {
     const std::int64_t span = p.D - d < kMaxSpan ? p.D - d : kMaxSpan;
     const char* const ahead = base + kItems * stride + d * kItems * bytes;
-    Rows rows{base + d * bytes, stride, valid, ahead, end};
-    if (p.values_dtype != kFloat32) {
-      for (std::int64_t lane = 0; lane < valid; ++lane) {
-        load_elements(p.values, p.values_dtype, (first + lane) * p.values_stride_t + d, 1, span,
-                      out.converted + lane * kMaxSpan);
-      }
-      rows = {reinterpret_cast<const char*>(out.converted), kMaxSpan * 4, valid, ahead, end};
+    Rows rows{base + d * bytes, stride, ahead, end};
+    if (p.values_dtype != kFloat32 || valid < kItems) {
+      convert_rows(p, first, valid, d, span, out.converted);
+      rows.first = reinterpret_cast<const char*>(out.converted);
+      rows.stride = kMaxSpan * 4;
     }
-    accumulate<S, K, kFull, kNorms>(rows, out.weights + d * K + kFrom, span, s, norm2);
+    accumulate<S, K, kNorms>(rows, out.weights + (d * K + kFrom) * kWeightCopies, span, s, norm2);
     if (p.D <= kMaxSpan) break;
 #pragma GCC unroll 16
     for (int c = 0; c < S; ++c) {
@@ -222,21 +217,20 @@ FAE_INLINE void project_some(const SweepParams& p, const Projection& out, std::i
 }
 
 // One block; returns its squared norms, or bounds of them.
-template <int K, bool kFull, bool kBound>
+template <int K, bool kBound>
 FAE_INLINE Items project_block(const SweepParams& p, const Projection& out, std::int64_t first,
                                std::int64_t valid, std::int64_t column) {
   constexpr Norms kNorms = kBound ? Norms::kBound : Norms::kExact;
   constexpr int kPasses = (K + kMostAtOnce - 1) / kMostAtOnce;
   constexpr int kEach = (K + kPasses - 1) / kPasses;
   Items norm2 = Zero<Items>();
-  project_some<K, 0, kEach, kFull, kNorms>(p, out, first, valid, column, norm2);
+  project_some<K, 0, kEach, kNorms>(p, out, first, valid, column, norm2);
   if constexpr (kPasses > 1) {
     constexpr int kSecond = kPasses > 2 ? kEach : K - kEach;
-    project_some<K, kEach, kSecond, kFull, Norms::kNone>(p, out, first, valid, column, norm2);
+    project_some<K, kEach, kSecond, Norms::kNone>(p, out, first, valid, column, norm2);
   }
   if constexpr (kPasses > 2) {
-    project_some<K, 2 * kEach, K - 2 * kEach, kFull, Norms::kNone>(p, out, first, valid, column,
-                                                                   norm2);
+    project_some<K, 2 * kEach, K - 2 * kEach, Norms::kNone>(p, out, first, valid, column, norm2);
   }
   static_assert(kPasses <= 3);
   constexpr float kRounding = 1e-3f;  // D / 4 squares added: off by 6e-5 at D = 4,096
@@ -254,12 +248,9 @@ inline __attribute__((aligned(kPage))) float project_columns(const SweepParams& 
                                                              std::int64_t begin, std::int64_t end,
                                                              std::int64_t column) {
   Items largest = Zero<Items>();
-  std::int64_t i = begin;
-  for (; i + kItems <= end; i += kItems) {
-    largest = Max(largest, project_block<K, true, kBound>(p, out, i, kItems, column + i - begin));
-  }
-  if (i < end) {
-    largest = Max(largest, project_block<K, false, kBound>(p, out, i, end - i, column + i - begin));
+  for (std::int64_t i = begin; i < end; i += kItems) {
+    const std::int64_t valid = end - i < kItems ? end - i : kItems;
+    largest = Max(largest, project_block<K, kBound>(p, out, i, valid, column + i - begin));
   }
   return ReduceMax(largest);
 }
@@ -286,8 +277,11 @@ inline void pack_weights(const SweepParams& p, float* packed) {
   const float* w = static_cast<const float*>(p.head_weight);
   const std::int64_t K = accumulators(p.C);
   for (std::int64_t c = 0; c < K; ++c) {
-    for (std::int64_t d = 0; d < p.D; ++d) {
-      packed[d * K + c] = c < p.C - 1 ? w[(c + 1) * p.D + d] - w[d] : 0;
+    for (std::int64_t d = 0; d < (p.D + 3) / 4 * 4; ++d) {
+      const float weight = c < p.C - 1 && d < p.D ? w[(c + 1) * p.D + d] - w[d] : 0;
+      for (int copy = 0; copy < kWeightCopies; ++copy) {
+        packed[(d * K + c) * kWeightCopies + copy] = weight;
+      }
     }
   }
 }
