@@ -195,6 +195,8 @@ void check_vectors() {
   check(ReduceMin(Iota<U16>(3)) == 3, "ReduceMin", kBytes);
   check(BitsFromMask(MaskFromBits<F16>(0xBEEF) & FirstN<F16>(13)) == 0x1EEF, "masks", kBytes);
   check(BitsFromMask(Not(MaskFromBits<D8>(0x2A))) == 0xD5, "Not", kBytes);
+  const unsigned char bytes[8] = {1, 0, 0xFE, 0xFF, 0, 1, 0xFE, 0xFF};
+  check(BitsFromMask(MaskFromBytes(bytes)) == 0xA9, "MaskFromBytes", kBytes);
   std::uint32_t words[32] = {};
   check(CompressStore(Iota<U16>(), MaskFromBits<U16>(0x8421), words) == 4, "CompressStore", kBytes);
   check(words[0] == 0 && words[1] == 5 && words[2] == 10 && words[3] == 15, "CompressStore",

@@ -268,10 +268,11 @@ FAE_INLINE Mask<typename V::Lane, V::kLanes> MaskFromBits(std::uint32_t bits) {
   }
   return y;
 }
-// The lanes whose byte, 0 or 1, is set.
+// The lanes whose byte's lowest bit is set.
 FAE_INLINE Mask<double, 8> MaskFromBytes(const unsigned char* bytes) {
   std::uint64_t all;
   __builtin_memcpy(&all, bytes, sizeof all);
+  all &= 0x0101010101010101ull;
   return MaskFromBits<D8>(static_cast<std::uint32_t>(all * 0x0102040810204080ull >> 56));
 }
 template <class T, int N>
