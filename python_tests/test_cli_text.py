@@ -144,6 +144,26 @@ def test_more_epochs_go_on(tmp_path: Path) -> None:
     assert "went on after 2 finished epochs" in invoke(*train, 3).stdout
     saved = json.loads((tmp_path / "model" / "model.json").read_text())
     assert (saved["train"]["epochs"], saved["metadata"]["epochs"]) == (3, 3)
+    data.unlink()  # what does not go on is refused before data are read
+    checkpoint = tmp_path / "model" / "checkpoint"
+    for options, difference in (
+        (("--epochs", 2), "train.epochs is 3 there and 2 here"),
+        (("--hidden-size", 8), "model.hidden_size is 4 there and 8 here"),
+    ):
+        assert error(*train, 3, *options) == (
+            f"error: {checkpoint} holds a training with another configuration: {difference}. "
+            f"Choose another directory, or delete {checkpoint} to train anew"
+        )
+
+
+def test_options_of_several_numbers_and_classes_say_what_is_needed(tmp_path: Path) -> None:
+    assert re.search(r"--fractions +N N N +Shares of train", invoke("train", "--help").stdout)
+    data = write(tmp_path / "x.csv", ["0", "1"] * 30)
+    train = ("train", "--data", data, *TINY, "--out", tmp_path / "m")
+    line = error(*train, "--fractions", 0.9, 0.2, 0.1)
+    assert line.endswith("which add to 1.2, needed shares that add to 1")
+    line = error(*train, "--classes", "0,maybe")
+    assert line.endswith("in column 'label', needed some of each of the classes 0, maybe")
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,11 @@ class _Option:
     def signature(self) -> inspect.Parameter:
         """Describe the option as Typer reads it."""
         declarations = (self.flag, f"--no-{self.flag[2:]}") if self.kind is bool else (self.flag,)
+        several = get_args(self.kind) if get_origin(self.kind) is tuple else ()
         information = typer.Option(
             "/".join(declarations),
             help=self.text,
+            metavar=" ".join("N" for _ in several) or None,
             show_default=self.default is not None,
         )
         return inspect.Parameter(

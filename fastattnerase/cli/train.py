@@ -118,11 +118,13 @@ def train_and_save(
     from fastattnerase.models import build_model, evaluate, save_model
     from fastattnerase.models import train as train_model
     from fastattnerase.models.storage import require_writable
+    from fastattnerase.models.training import require_same_options
     from fastattnerase.runs.lock import alone
     from fastattnerase.runs.rundir import provenance
     from fastattnerase.statistics.shares import accuracy_beside, hardly_better, majority
 
     require_writable(folder)
+    require_same_options(folder, model_config, train_config)
     if data.vectors is not None and not Path(data.vectors).is_file():
         raise UsageError(f"--vectors: given {data.vectors}, which is no file, needed a file")
     try:

@@ -30,7 +30,8 @@ class DataConfig:
         text_column: Column of the texts.
         label_column: Column of the labels.
         split_column: Column that says train, dev (or val, valid, validation) or test.
-        fractions: Shares of train, dev and test among all rows, for splits that are drawn.
+        fractions: Shares of train, dev and test among all rows, for splits that are drawn; three
+            numbers with spaces between, such as 0.8 0.1 0.1.
         seed: Seed of the splits that are drawn.
         classes: Labels to keep, with commas between, in their order; rows with another label or
             none are left out and counted. By default all labels are kept, and rows without one are
@@ -101,7 +102,7 @@ class DataConfig:
             )
         if abs(sum(self.fractions) - 1) > 1e-6:
             raise DataError(
-                f"fractions: given {self.fractions}, which add to {sum(self.fractions)}, needed "
+                f"fractions: given {self.fractions}, which add to {sum(self.fractions):g}, needed "
                 "shares that add to 1"
             )
         if not 0 <= self.seed < 2**63:

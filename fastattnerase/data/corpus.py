@@ -20,6 +20,7 @@ from fastattnerase.data.readers import find_reader
 from fastattnerase.data.readers.sentiment_sentences import FOLDER as _DEMO_FOLDER
 from fastattnerase.data.splits import SPLITS, draw_splits
 from fastattnerase.data.tokens import has_words, tokenise
+from fastattnerase.fields import one_of
 
 # JSON escapes can name halves of surrogate pairs, which no encoding of text can write.
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -136,11 +137,18 @@ def find_classes(train_labels: Iterable[str], config: DataConfig) -> list[str]:
     """Give the classes: those of the configuration, or the sorted labels of the training rows.
 
     Raises:
-        DataError: all training rows have the same label.
+        DataError: all training rows have the same label, or none has one of the configuration's.
     """
+    found = set(train_labels)
     if config.classes is not None:
+        if absent := [name for name in config.classes if name not in found]:
+            raise DataError(
+                f"{_source(config)}: given no training row with the label {one_of(absent)} in "
+                f"column {config.label_column!r}, needed some of each of the classes "
+                f"{', '.join(config.classes)}"
+            )
         return list(config.classes)
-    classes = _sort_labels(set(train_labels))
+    classes = _sort_labels(found)
     if len(classes) == 1:
         raise DataError(
             f"{_source(config)}: given only rows with the label {classes[0]!r} in column "

@@ -113,7 +113,7 @@ class Checkpoint:
                 raise ModelError(
                     f"{self.directory} holds a finished training of which epoch {epoch}, the last "
                     "one, is not kept, for it was out of patience or is of an older version. "
-                    "Choose another directory, or delete this one to train anew"
+                    f"Choose another directory, or delete {self.directory} to train anew"
                 )
             state.finished = False
         if not state.finished:
@@ -132,6 +132,13 @@ class Checkpoint:
                 f"{path} is damaged: {reason}; delete {self.directory} to train anew"
             ) from error
 
+    def require_same(self) -> None:
+        """Refuse a training in the directory that differs in what `identity` has of it."""
+        path = self.directory / _PROGRESS
+        found = read_json(path).get("identity") if path.exists() else None
+        if isinstance(found, dict):
+            self._require_same({name: found.get(name) for name in self.identity})
+
     def _require_same(self, found: dict[str, Any]) -> None:
         wanted, before = self.identity["train"], found.get("train")
         if isinstance(before, dict):
@@ -146,8 +153,8 @@ class Checkpoint:
         if differences:
             raise ModelError(
                 f"{self.directory} holds a training with another configuration: "
-                f"{'; '.join(differences)}. Choose another directory, or delete this one to "
-                "train anew"
+                f"{'; '.join(differences)}. Choose another directory, or delete "
+                f"{self.directory} to train anew"
             )
 
     def save(

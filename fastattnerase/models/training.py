@@ -16,6 +16,7 @@ from fastattnerase.data.dataset import Dataset, collate, shuffled_batches
 from fastattnerase.models.attentions import Attention
 from fastattnerase.models.base import AttentionClassifier
 from fastattnerase.models.checkpoint import Checkpoint, EpochRecord, State, identity_of
+from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.evaluation import evaluate, require_labels
 from fastattnerase.models.objectives import Loss, Objective
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 else:
     # Hints that are read at run time say Any: what they name is imported when it is used.
     Progress = TaskID = Any
+
+_CHECKPOINT = "checkpoint"
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ def train(
         )
     model.to(device)
     identity = identity_of(model, train, dev, config, description or {})
-    checkpoint = Checkpoint(Path(directory) / "checkpoint", identity)
+    checkpoint = Checkpoint(Path(directory) / _CHECKPOINT, identity)
     require_writable(checkpoint.directory)
     optimiser = _optimiser(model, config)
     loss_of = Loss(train, model.num_classes, config, objective, device)
@@ -128,6 +131,12 @@ def train(
     model.eval()
     accuracy = state.history[state.best_epoch - 1].dev_accuracy
     return TrainResult(state.best_epoch, accuracy, state.history, resumed)
+
+
+def require_same_options(directory: str | Path, model: ModelConfig, config: TrainConfig) -> None:
+    """Refuse options with which the training in a folder cannot go on, before data are read."""
+    options = {"model": model.to_dict(), "train": config.to_dict()}
+    Checkpoint(Path(directory) / _CHECKPOINT, options).require_same()
 
 
 def _optimiser(model: AttentionClassifier, config: TrainConfig) -> torch.optim.Optimizer:

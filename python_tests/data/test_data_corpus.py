@@ -119,6 +119,16 @@ def test_labels_of_numbers_are_written_alike(tmp_path: Path) -> None:
     assert corpus.classes == ["1", "2"]
 
 
+def test_classes_that_no_row_has(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "a.csv", [("a", "no"), ("b", "yes"), ("c", "no"), ("d", "yes")])
+    message = (
+        r"a\.csv: given no training row with the label maybe in column 'label', needed some of "
+        r"each of the classes yes, maybe$"
+    )
+    with pytest.raises(DataError, match=message):
+        load_corpus(DataConfig(path=path, classes=("yes", "maybe")))
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

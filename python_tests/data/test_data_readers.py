@@ -277,6 +277,10 @@ def test_columns_that_no_separator_finds(tmp_path: Path) -> None:
     wanted = r"has no column 'mood'; its columns are 'text', 'label'"
     with pytest.raises(MissingColumnError, match=wanted):
         read(path, "text", "mood")
+    path.write_text("text^label\na room, clean^b\n")  # a first row with more fields
+    wanted = r"its columns are 'text\^label'; no comma, semicolon, tab or \| separates them"
+    with pytest.raises(MissingColumnError, match=wanted):
+        read(path, "text", "label")
     path.write_text("x" * 200_000 + ",label\n")  # longer than a field may be
     with pytest.raises(DataError, match="cannot be parsed: field larger"):
         read(path, "text", "label")

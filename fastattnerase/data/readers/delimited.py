@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from fastattnerase.data.errors import DataError
+from fastattnerase.data.errors import DataError, MissingColumnError
 from fastattnerase.data.files import open_text
 from fastattnerase.data.readers.registry import register_reader, require_columns
 from fastattnerase.extras import needs
@@ -39,7 +39,6 @@ def _read(
             )
             with chunks:
                 for chunk in chunks:
-                    require_columns(path, columns, list(chunk.columns))
                     for row in zip(*(chunk[column] for column in columns), strict=True):
                         yield dict(zip(columns, row, strict=True))
         except pd.errors.EmptyDataError as error:
@@ -67,12 +66,18 @@ def _find_separator(
     found, (header, first) = max(
         heads.items(), key=lambda own: (len(set(columns) & set(own[1][0])), len(own[1][0]))
     )
+    if header and not set(columns) <= set(header):
+        try:
+            require_columns(path, columns, header)
+        except MissingColumnError as error:
+            alone = "; no comma, semicolon, tab or | separates them" if len(header) == 1 else ""
+            raise MissingColumnError(f"{error}{alone}") from None
     twins = [column for column in columns if header.count(column) > 1]
     if twins:
         raise DataError(
             f"{path}: given several columns {', '.join(map(repr, twins))}, needed distinct names"
         )
-    if any(first[len(header) :]) and set(columns) <= set(header):
+    if any(first[len(header) :]):
         raise DataError(
             f"{path}, row 1: given {len(first)} fields, needed {len(header)}, as the header line "
             f'has; a text with {found!r} in it stands in quotation marks (")'
