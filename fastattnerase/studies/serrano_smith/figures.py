@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastattnerase.extras import needs
-from fastattnerase.report.figures import PANEL, STYLE, add_legend, fitted
+from fastattnerase.report.figures import PANEL, STYLE, add_legend, fitted, letters
 from fastattnerase.studies.serrano_smith.config import LEAST_DIFFERENCE
 from fastattnerase.studies.serrano_smith.result import Result, choosable
 
@@ -255,7 +255,7 @@ def side_by_side(draw: Draw, results: Sequence[Result]) -> Figure:
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, result in zip(grid, results, strict=False):
             fill(axes, draw, result)
-            axes.set_title(fitted(result.run.name, 38))
+            axes.set_title(fitted(result.run.name, letters(PANEL[0] - 0.9, 10.5)))
         for axes in grid[len(results) :]:
             axes.set_axis_off()
         add_legend(figure, 2 if columns == 1 else 4)

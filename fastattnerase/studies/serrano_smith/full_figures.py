@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastattnerase.extras import needs
-from fastattnerase.report.figures import STYLE, add_legend, fitted
+from fastattnerase.report.figures import STYLE, add_legend, fitted, letters, place_legend
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.statistics.shares import wilson
 from fastattnerase.studies.serrano_smith.config import CELLS, LEAST_DIFFERENCE, RULES
 from fastattnerase.studies.serrano_smith.figures import COLOURS, fill, looks
-from fastattnerase.studies.serrano_smith.grid import Grid
+from fastattnerase.studies.serrano_smith.grid import Grid, places
 from fastattnerase.studies.serrano_smith.result import Result
 
 with needs("report"):
@@ -27,7 +27,6 @@ with needs("report"):
 
 _BINS = 10  # of Δα
 _MARKERS = {"random": "s", "attention": "o", "gradient": "^", "product": "D", "minimal": "*"}
-_LEGEND = 1.4  # inches of a legend's column
 _OWN_MARKERS = "vPXphd"  # of rankings of one's own, in turn
 _RULE_COLOURS = {"different": "#0072b2", "uniform": "#009e73", "legacy": "#c43c00"}
 
@@ -56,18 +55,17 @@ def figures(grid: Grid) -> Iterator[tuple[str, Figure]]:
 
 
 def _panels(grid: Grid, draw: Draw) -> Figure:
-    rows, columns = len(grid.models), len(grid.corpora)
+    (rows, columns), cells = places(grid, grid.models, 2)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(3.6 * columns, 2.7 * rows), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False)
-        for row, model in enumerate(grid.models):
-            for column, corpus in enumerate(grid.corpora):
-                axis = axes[row, column]
-                if (corpus, model) not in grid.cells:
-                    axis.set_axis_off()
-                    continue
-                fill(axis, draw, grid.cells[corpus, model])
-                axis.set_title(fitted(grid.title(corpus, model), 42), fontsize=9)
+        for axis in axes.flat:
+            axis.set_axis_off()
+        for place, (corpus, model) in cells.items():
+            axes[place].set_axis_on()
+            fill(axes[place], draw, grid.cells[corpus, model])
+            title = fitted(grid.title(corpus, model), letters(2.6, 9))
+            axes[place].set_title(title, fontsize=9)
         add_legend(figure, 3 if columns == 1 else 5)
     return figure
 
@@ -153,6 +151,7 @@ def draw_curves(axes: Axes, result: Result) -> None:
         )
     axes.set_xlim(0, 1)
     axes.set_ylim(-0.02, 1.02)  # a curve at 0 is seen
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axes.set_xlabel("Fraction erased")
     axes.set_ylabel("Decisions changed")
 
@@ -234,11 +233,15 @@ def _dots(
     keys = list(names)
     with mpl.rc_context(STYLE):
         columns = len(grid.corpora)
-        size = (max(3.2, 0.8 * len(grid.models) + 0.9) * columns, 3.4)
+        width = max(3.2, 0.8 * len(grid.models) + 0.9)
+        titles = [fitted(corpus, letters(width - 0.9, 10.5)) for corpus in grid.corpora]
+        labels = {model: fitted(model, 14) for model in grid.models}
+        lines = sum(max(text.count("\n") for text in texts) for texts in (titles, labels.values()))
+        size = (width * columns, 3.7 + 0.2 * lines)
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(1, columns, squeeze=False, sharey=True)[0]
         shown: dict[str, Any] = {}
-        for axis, corpus in zip(axes, grid.corpora, strict=True):
+        for axis, corpus, title in zip(axes, grid.corpora, titles, strict=True):
             models = [model for model in grid.models if (corpus, model) in grid.cells]
             for place, model in enumerate(models):
                 for key, estimate in of(grid.cells[corpus, model]):
@@ -246,20 +249,22 @@ def _dots(
                     drawn = _interval(axis, estimate, x, colours[key], markers[key], None)
                     if drawn is not None:
                         shown[key] = drawn
-            labels = [fitted(model, 16) for model in models]
-            axis.set_xticks(range(len(models)), labels, rotation=20, fontsize=7.5)
+            axis.set_xticks(
+                range(len(models)), [labels[model] for model in models], rotation=20, fontsize=7.5
+            )
             axis.set_xlim(-0.6, max(len(models), 1) - 0.4)
             axis.set_ylim(-0.03, 1.03)
             axis.grid(False, axis="x")
-            axis.set_title(fitted(corpus, 30))
-        axes[0].set_ylabel(label)
+            axis.set_title(title)
+        axes[0].set_ylabel(fitted(label, letters(2.2, 9.5)))
         if shown:
             order = [key for key in keys if key in shown]
-            figure.legend(
+            place_legend(
+                figure,
                 [shown[key] for key in order],
                 [names[key] for key in order],
-                loc="outside lower center",
-                ncols=min(len(order), max(1, int(size[0] // _LEGEND))),
+                "lower",
+                len(order),
             )
     return figure
 

@@ -48,6 +48,32 @@ class Grid:
         return " ".join(filter(None, (corpus, model))) if len(self.corpora) > 1 else model
 
 
+def places(
+    grid: Grid, models: Sequence[str], most: int
+) -> tuple[tuple[int, int], dict[tuple[int, int], tuple[str, str]]]:
+    """Place a panel for each corpus and model in a figure.
+
+    Args:
+        grid: the runs.
+        models: of the figure.
+        most: columns where panels follow one another.
+
+    Returns:
+        How many rows and columns there are, and corpus and model by row and column. With several
+        models and corpora a row is a model and a column a corpus; else panels follow one another.
+    """
+    cells = [(corpus, model) for model in models for corpus, _ in grid.row(model)]
+    if len(models) > 1 and len(grid.corpora) > 1:
+        found = {
+            (models.index(model), grid.corpora.index(corpus)): (corpus, model)
+            for corpus, model in cells
+        }
+        return (len(models), len(grid.corpora)), found
+    columns = max(1, min(most, len(cells)))
+    shape = max(1, -(-len(cells) // columns)), columns
+    return shape, {divmod(number, columns): cell for number, cell in enumerate(cells)}
+
+
 def arrange(results: Sequence[Result]) -> Grid:
     """Arrange runs by corpus and model, by what their records say.
 

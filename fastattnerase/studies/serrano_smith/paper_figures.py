@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastattnerase.extras import needs
-from fastattnerase.report.figures import STYLE, fitted
+from fastattnerase.report.figures import STYLE, fitted, letters, place_legend
 from fastattnerase.studies.serrano_smith.config import RANKINGS, SINGLE_RANKINGS
 from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, fill
-from fastattnerase.studies.serrano_smith.grid import Grid
+from fastattnerase.studies.serrano_smith.grid import Grid, places
 from fastattnerase.studies.serrano_smith.records import Architecture
 from fastattnerase.studies.serrano_smith.result import Result
 
@@ -91,26 +91,18 @@ def models_of(figure: str, grid: Grid) -> tuple[str, ...]:
 
 
 def panels(grid: Grid, models: Sequence[str], draw: Panel) -> Figure:
-    """Draw a panel for each corpus, in two columns; with several models, a row for each model."""
-    single = len(models) == 1
-    places = [(model, corpus) for model in models for corpus, _ in grid.row(model)]
-    columns = min(2, len(places)) if single else len(grid.corpora)
-    rows = -(-len(places) // columns) if single else len(models)
+    """Draw a panel for each corpus and model."""
+    (rows, columns), cells = places(grid, models, 2)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(3.2 * columns, 2.3 * rows), layout="constrained")
+        figure = Figure(figsize=(3.2 * columns, 2.5 * rows), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False)
         for axis in axes.flat:
             axis.set_axis_off()
-        for number, (model, corpus) in enumerate(places):
-            where = (
-                divmod(number, columns)
-                if single
-                else (models.index(model), grid.corpora.index(corpus))
-            )
-            axis = axes[where]
+        for place, (corpus, model) in cells.items():
+            axis = axes[place]
             axis.set_axis_on()
             fill(axis, draw, grid.cells[corpus, model])
-            axis.set_title(fitted(grid.title(corpus, model), 40), fontsize=8.5)
+            axis.set_title(fitted(grid.title(corpus, model), letters(2.3, 8.5)), fontsize=8.5)
     return figure
 
 
@@ -229,7 +221,8 @@ def boxes(grid: Grid, models: Sequence[str], column: str) -> Figure:
     first is shown.
     """
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(12, 2 * len(models) + 0.3), layout="constrained")
+        width = min(12.0, max(6.4, 1.2 * len(grid.corpora)))
+        figure = Figure(figsize=(width, 2 * len(models) + 0.3), layout="constrained")
         for axes, model in zip(
             figure.subplots(len(models), 1, squeeze=False)[:, 0], models, strict=True
         ):
@@ -240,20 +233,17 @@ def boxes(grid: Grid, models: Sequence[str], column: str) -> Figure:
                 for number, ranking in enumerate(RANKINGS):
                     values = table.loc[table["ranking"] == ranking, column].dropna()
                     _box(axes, values, place + 0.2 * (number - 1.5), COLOURS[ranking])
-            corpora = [fitted(corpus, 28) for corpus in grid.corpora]
+            space = letters((width - 1) / len(grid.corpora), 9.5)
+            corpora = [fitted(corpus, min(28, space)) for corpus in grid.corpora]
             axes.set_xticks(range(len(corpora)), corpora)
             axes.set_xlim(-0.5, len(grid.corpora) - 0.5)
             axes.set_ylim(-0.02, 1.02)
             axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
             axes.grid(False, axis="x")
-            axes.set_ylabel(fitted(model, 28), fontsize=8)
+            axes.set_ylabel(fitted(model, letters(1.3, 8)), fontsize=8)
         handles = [Rectangle((0, 0), 1, 1, color=COLOURS[ranking]) for ranking in RANKINGS]
-        figure.legend(
-            handles,
-            [NAMES[ranking] for ranking in RANKINGS],
-            loc="outside upper center",
-            ncols=len(RANKINGS),
-        )
+        names = [NAMES[ranking] for ranking in RANKINGS]
+        place_legend(figure, handles, names, "upper", len(RANKINGS))
     return figure
 
 
@@ -282,16 +272,15 @@ def contingencies(grid: Grid, models: Sequence[str], ranking: str) -> Figure:
     assert ranking in SINGLE_RANKINGS
     symbol = {"attention": "i*", "gradient": "i$_g$*", "product": "i$_p$*"}[ranking]
     with mpl.rc_context(STYLE):
-        shape = (len(models), len(grid.corpora))
-        figure = Figure(figsize=(2.3 * shape[1] + 0.3, 1.35 * shape[0] + 0.2), layout="constrained")
+        shape, cells = places(grid, models, 3)
+        figure = Figure(figsize=(2.3 * shape[1] + 0.3, 1.5 * shape[0] + 0.2), layout="constrained")
         axes = figure.subplots(*shape, squeeze=False)
-        for row, model in enumerate(models):
-            for column, corpus in enumerate(grid.corpora):
-                axis = axes[row, column]
-                axis.set_axis_off()
-                if (corpus, model) in grid.cells:
-                    _cells(axis, grid.cells[corpus, model], ranking, symbol)
-                    axis.set_title(fitted(grid.title(corpus, model), 28), fontsize=8.5)
+        for axis in axes.flat:
+            axis.set_axis_off()
+        for place, (corpus, model) in cells.items():
+            _cells(axes[place], grid.cells[corpus, model], ranking, symbol)
+            title = fitted(grid.title(corpus, model), letters(2.1, 8.5))
+            axes[place].set_title(title, fontsize=8.5)
     return figure
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fastattnerase.extras import needs
-from fastattnerase.report.figures import PANEL, STYLE
+from fastattnerase.report.figures import PANEL, STYLE, fitted, letters, place_legend
 from fastattnerase.studies.wen.options import ATTENTIONS, ENCODERS, Cell
 from fastattnerase.studies.wen.rows import (
     TAUS,
@@ -35,6 +35,7 @@ STATES = {
     "noise_on": ("Gumbel, noise on", "#d98200", "^"),
     "equal_scores": ("Gumbel noise on equal scores", "#8a8f98", "x"),
 }
+_TITLE = letters(PANEL[0] - 1.4, 10.5)  # of a line above a panel with two scales
 _TAU = {"weighted": "weighted tau", "plain": "plain tau"}
 
 
@@ -97,7 +98,7 @@ def _grid(grid: Sequence[Measured], tau: TauName, titles: dict[str, str]) -> Fig
             axes.set_xlim(-0.5, len(attentions) - 0.5)
             axes.set_ylim(-1.05, 1.05)
             axes.set_ylabel(_TAU[tau].capitalize())
-            axes.set_title(titles.get(dataset, dataset))
+            axes.set_title(fitted(titles.get(dataset, dataset), _TITLE))
             axes.grid(False, axis="x")
         _legend(figure, panels[0])
     return figure
@@ -135,7 +136,7 @@ def _seeds(axes: Axes, taus: Sequence[Tau], place: float, encoder: str, *, named
 def _legend(figure: Figure, axes: Axes, columns: int = 3) -> None:
     """Put the legend of one panel above all: it covers no point."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns)
+    place_legend(figure, handles, labels, "upper", columns)
 
 
 def _skew(grid: Sequence[Measured]) -> Figure:
@@ -199,7 +200,7 @@ def _curves(curves: Sequence[RankInformation], title: str) -> Figure:
             twin.set_ylim(bottom=0)
             twin.set_ylabel("Mean weight", color="#d98200")
             twin.grid(False)
-            axes.set_title(f"{title}: {ENCODER_NAMES[encoder]}, {attention}")
+            axes.set_title(fitted(f"{title}: {ENCODER_NAMES[encoder]}, {attention}", _TITLE))
         _legend(figure, panels[0])
     return figure
 
@@ -208,7 +209,8 @@ def _gumbel(rows: Sequence[GumbelRow], titles: dict[str, str]) -> Figure:
     """Draw both taus of each model: softmax, Gumbel with and without noise, the noise alone."""
     cells = [row.softmax.cell for row in rows]
     names = [
-        f"{titles.get(c.dataset, c.dataset)}: {ENCODER_NAMES[c.encoder]}, {c.attention}"
+        fitted(titles.get(c.dataset, c.dataset), 30, lines=1)
+        + f": {ENCODER_NAMES[c.encoder]}, {c.attention}"
         for c in cells
     ]
     with mpl.rc_context(STYLE):
