@@ -130,7 +130,7 @@ def linear_head(
     if C == 1:
         warnings.warn(
             "head_weight: one class, so nothing can flip; a model with one logit is "
-            "binary_head(w, b)",
+            "binary_head(w, b), for capture head=fae.binary_head(layer.weight, layer.bias)",
             stacklevel=3,
         )
     dtype = torch.float64 if values.dtype == torch.float64 else torch.float32

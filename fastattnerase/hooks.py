@@ -63,9 +63,9 @@ def capture(
             function that is called with what the model is called with, such as
             `lambda tokens: tokens != 0`. All are items by default.
         lengths: items of each instance, [B], integers; given as `mask` is, instead or too.
-        check: whether `batch()` compares the logits of what was collected with the output of the
-            head, where that is a submodule; they differ where something was missed, such as the
-            mask.
+        check: whether `batch()` refuses what shows that something was missed: instances that begin
+            or end with items of weight 0 where neither mask nor lengths is given, as padding does;
+            and, where the head is a submodule, other logits than its own.
 
     Yields:
         A `Capture`, empty at first.
@@ -160,7 +160,7 @@ class Capture:
             self._places = [*places, place]
         # Asked before there is a hook of our own.
         self._linear = is_linear_layer(self._head)
-        self._check = check and self._watched
+        self._check = check
         self._hooks: list[Any] = []
         self._run: dict[str, Tensor] | None = None  # of the call of the model in progress
         self._calls = 0
@@ -192,8 +192,8 @@ class Capture:
             An `AttentionBatch` of the instances of all calls, in their order.
 
         Raises:
-            ValueError: where the model was not called, or its logits differ from those of what was
-                collected.
+            ValueError: where the model was not called, padding was taken for items, or the model's
+                logits differ from those of what was collected.
         """
         if not self._packed:
             name = type(self._model).__name__
@@ -210,7 +210,9 @@ class Capture:
         batch = AttentionBatch.from_packed(
             packed, head_weight=weight, head_bias=bias, head=head, ids=ids
         )
-        if self._check:
+        if self._check and self._given == {"mask": None, "lengths": None}:
+            _require_no_padding(batch)
+        if self._check and self._watched:
             _compare(batch, torch.cat(self._logits))
         return batch
 
@@ -406,6 +408,24 @@ def _join(parts: list[Packed]) -> Packed:
         joined("positions"),
         max(part.width or 0 for part in parts),
     )
+
+
+def _require_no_padding(batch: AttentionBatch) -> None:
+    """Refuse instances that begin or end with items of no weight: logits do not tell of them."""
+    attention, nothing = (
+        (batch.scores, -torch.inf) if batch.weights is None else (batch.weights, 0.0)
+    )
+    assert attention is not None
+    dead = (attention == nothing).reshape(len(attention), -1).all(1)  # [T]
+    begins, ends = batch.offsets[:-1], batch.offsets[1:]
+    some = ends > begins  # [B]
+    padded = int((dead[begins[some]] | dead[ends[some] - 1]).sum())
+    if padded:
+        raise ValueError(
+            f"mask: given neither mask nor lengths, needed one of them, where {padded} of "
+            f"{len(batch)} instances begin or end with items of weight 0, as padding does; "
+            "check=False takes them as items"
+        )
 
 
 def _compare(batch: AttentionBatch, given: Tensor) -> None:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import typing
+import warnings
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -201,6 +202,17 @@ def test_a_module_is_given_vectors_in_its_own_float_type():
 def test_one_logit_of_a_module_is_told():
     with pytest.warns(UserWarning, match=r"head: one class, so nothing can flip; .* are \[0, z\]"):
         fae.erase_prefixes(holes(head=nn.Sequential(nn.Linear(6, 1))), "attention")
+
+
+def test_probabilities_of_a_head_are_told():
+    layer = nn.Linear(6, 3)
+    for head in (nn.Sequential(layer, nn.Softmax(-1)), lambda pooled: layer(pooled).softmax(-1)):
+        with pytest.warns(UserWarning, match="head: given numbers that are probabilities"):
+            fae.erase_prefixes(holes(head=head), "attention")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for head in (layer, lambda pooled: layer(pooled).log_softmax(-1)):
+            fae.erase_prefixes(holes(head=head), "attention")
 
 
 @pytest.mark.parametrize(

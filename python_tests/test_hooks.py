@@ -232,6 +232,39 @@ def test_one_instance_a_call_and_packed_ones():
         assert torch.equal(batch.values, h)
 
 
+@pytest.mark.parametrize("given", ["weights", "scores"])
+def test_padding_that_no_mask_names_is_refused(given):
+    """Weights after a masked softmax give the model's logits, with padding as items of weight 0."""
+
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.e, self.a = nn.Embedding(10, 4), nn.Identity(), nn.Softmax(1)
+            self.z = nn.Linear(4, 2)
+
+        def forward(self, tokens):
+            h = self.embed(tokens)
+            weights = self.a(self.e(h.sum(2).masked_fill(tokens == 0, -torch.inf)))
+            return self.z((weights[..., None] * h).sum(1))
+
+    torch.manual_seed(0)
+    model = Masked().eval()
+    places = {"values": "embed", given: "a" if given == "weights" else "e", "head": "z"}
+    for tokens in (TOKENS, TOKENS.flip(1)):
+        with fae.capture(model, **places) as captured:
+            model(tokens)
+        with pytest.raises(
+            ValueError, match=r"mask: given neither .* where 2 of 3 instances begin"
+        ):
+            captured.batch()
+        with fae.capture(model, **places, check=False) as captured:
+            model(tokens)
+        assert captured.batch().num_items == 15
+        with fae.capture(model, **places, mask=lambda tokens: tokens != 0) as captured:
+            model(tokens)
+        assert captured.batch().num_items == 9
+
+
 class Heads(nn.Module):
     """Two attention heads side by side."""
 

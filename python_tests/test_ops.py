@@ -99,6 +99,11 @@ def test_offsets_changed_behind_the_batch_are_found():
         (ValueError, lambda b: fae.sweep(b, random_orders=0), "random_orders: given 0"),
         (ValueError, lambda b: fae.sweep(b, curves=("jss",)), "curves: given 'jss', needed one of"),
         (TypeError, lambda b: fae.sweep(b, curves=None), "curves: given NoneType, needed one or"),
+        (
+            TypeError,
+            lambda b: fae.sweep(b, {"mine": torch.ones(9)}),
+            "rankings: given a dict, needed names and tensors in a list; a ranking of a name of",
+        ),
         (TypeError, lambda b: fae.sweep(b, None), "rankings: given NoneType, needed one or a"),
         (ValueError, lambda b: fae.sweep(b, curves="jss"), "curves: given 'jss', needed one of"),
         (

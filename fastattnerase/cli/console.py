@@ -73,9 +73,10 @@ def one_line_errors() -> Iterator[None]:
         except ValueError as error:
             from fastattnerase.data.errors import DataError
             from fastattnerase.models.errors import ModelError
+            from fastattnerase.rankings.base import RankingError
             from fastattnerase.runs.rundir import RunError
 
-            if not isinstance(error, (UsageError, DataError, RunError, ModelError)):
+            if not isinstance(error, (UsageError, DataError, RankingError, RunError, ModelError)):
                 raise
             fail(str(error))
 

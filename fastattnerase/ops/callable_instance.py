@@ -55,6 +55,12 @@ class CheckedHead:
                 "[0, z]",
                 stacklevel=2,
             )
+        if self._classes is None and _are_probabilities(logits):
+            warnings.warn(
+                "head: given numbers that are probabilities (none negative, each row sums to 1), "
+                "needed logits: of probabilities the softmax would be taken again",
+                stacklevel=2,
+            )
         self._classes = logits.shape[1]
         finite = pooled.detach().isfinite().flatten(1).all(1)  # [M]
         return logits.double().masked_fill(~finite[:, None], torch.nan)
@@ -65,6 +71,14 @@ class CheckedHead:
         return torch.cat(
             [self(pooled[i : i + self.chunk], instances[i : i + self.chunk]) for i in begins]
         )
+
+
+def _are_probabilities(logits: Tensor) -> bool:
+    """Whether the numbers [M, C] that a head gives are probabilities of several classes."""
+    if not len(logits) or logits.shape[1] == 1 or bool((logits < 0).any()):
+        return False
+    eps = torch.finfo(logits.dtype).eps
+    return bool(((logits.sum(1) - 1).abs() <= 8 * logits.shape[1] * eps).all())
 
 
 class CallableInstance(Instance):

@@ -11,7 +11,7 @@ from torch import Tensor
 from fastattnerase.backends.checks import check_offsets
 from fastattnerase.problem import Problem
 from fastattnerase.rankings import resolve
-from fastattnerase.rankings.base import OrderContext, Ranking
+from fastattnerase.rankings.base import OrderContext, Ranking, RankingError
 from fastattnerase.reference.instance import Instance, LinearInstance
 
 
@@ -49,25 +49,25 @@ def keys_of(ranking: Ranking, instance: Instance, b: int, seed: int, validate: b
         return keys
     given = ranking.order(instance, OrderContext(seed=seed, arg=0))
     if not isinstance(given, Tensor):
-        raise TypeError(
+        raise RankingError(
             f"{name}: given {type(given).__name__} for instance {b}, needed a tensor [{n}] of "
             "scores or positions"
         )
     if given.shape != (n,):
-        raise ValueError(
+        raise RankingError(
             f"{name}: given {list(given.shape)} for instance {b}, needed [{n}], one for each item"
         )
     given = given.detach().to(keys.device)
     if given.is_floating_point():
         keys = given.double()
         if validate and bool(keys.isnan().any()):
-            raise ValueError(
+            raise RankingError(
                 f"{name}: given NaN at position {int(keys.isnan().long().argmax())} of instance "
                 f"{b}, needed numbers"
             )
         return keys
     if given.dtype != torch.int64:
-        raise TypeError(
+        raise RankingError(
             f"{name}: given {given.dtype} for instance {b}, needed floats (ranking scores) or "
             "int64 (an order)"
         )
@@ -76,7 +76,7 @@ def keys_of(ranking: Ranking, instance: Instance, b: int, seed: int, validate: b
         return keys
     if validate:
         shown = ", ".join(str(int(x)) for x in given[:8]) + (", …" if n > 8 else "")
-        raise ValueError(
+        raise RankingError(
             f"{name}: given the order [{shown}] for instance {b}, needed a permutation of "
             f"0 … {n - 1}"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args, overload
 
 import torch
@@ -195,6 +195,11 @@ def sweep(
         raise ValueError(f"direction: given {direction!r}, needed 'erase' or 'keep'")
     if isinstance(curves, str):
         curves = (curves,)
+    if isinstance(rankings, Mapping):
+        raise TypeError(
+            f"rankings: given a {type(rankings).__name__}, needed names and tensors in a list; a "
+            "ranking of a name of your own is fae.register_ranking(name, function)"
+        )
     for name, given in (("rankings", rankings), ("curves", curves)):
         if not isinstance(given, Iterable):
             raise TypeError(f"{name}: given {type(given).__name__}, needed one or a sequence")

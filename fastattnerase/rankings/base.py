@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from fastattnerase.reference.instance import Instance
 
 
+class RankingError(ValueError, TypeError):
+    """What a ranking's function gave back is neither scores nor an order of the items."""
+
+
 @dataclass(frozen=True)
 class OrderContext:
     """What an order may depend on besides the instance."""

@@ -41,6 +41,7 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder.mkdir()
     (folder / "study_rankings.py").write_text(
         "def backwards(instance):\n    return instance.positions.flip(0)\n"
+        "def listed(instance):\n    return [0.0] * instance.n\n"
     )
     monkeypatch.chdir(folder)
     known = dict(RANKINGS)
@@ -138,11 +139,12 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     assert multi.loc[multi["ranking"] == OWN, "first_flip"].tolist() == FLIPS
     for wrong, message in (
         ("study_rankings:forwards", "the module has nothing of that name"),
+        ("study_rankings:listed", "error: ranking 'study_rankings:listed': given list for instan"),
         ("lime", "--rankings: given 'lime', needed one of 'attention'"),
         ("random", "--rankings: given 'random', needed ones that are not compared anyway"),
     ):
         given = CliRunner().invoke(app, [*erase, "--rankings", wrong])
-        assert given.exit_code != 0
+        assert given.exit_code == 2
         assert message in " ".join(given.output.split())
 
 
