@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 import fastattnerase as fae
 from fastattnerase.cli.app import app
+from fastattnerase.runs.lock import alone
 
 TINY = (
     *("--encoder", "noenc", "--embedding-size", "4", "--hidden-size", "4", "--epochs", "1"),
@@ -76,6 +80,43 @@ def test_too_few_rows_for_a_dev_split(tmp_path: Path) -> None:
     line = error("train", "--data", data, *TINY, "--out", tmp_path / "m")
     assert line.startswith("error: --fractions: given 0.8, 0.1, 0.1, which leaves no dev rows besi")
     invoke("train", "--data", data, *TINY, "--out", tmp_path / "m", "--fractions", 0.4, 0.6, 0)
+
+
+def test_another_process_in_the_folder_is_told_before_texts_are_read(
+    trained: Path, tmp_path: Path
+) -> None:
+    """The data file is not there, which nothing has noticed when the error is told."""
+    own = ("train", "--data", tmp_path / "gone.csv", *TINY, "--out")
+    with alone(trained):
+        line = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "from fastattnerase.cli import main; main()",
+                *map(str, own),
+                str(trained),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stderr
+    assert f"process {os.getpid()} has been writing" in line
+
+
+def test_a_training_that_is_not_finished(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "checkpoint", tmp_path / "m" / "checkpoint")
+    line = error("erase", "--model", tmp_path / "m")
+    assert "a training there is not finished: the same `fastattnerase train` goes on" in line
+
+
+def test_a_report_on_what_is_no_run(trained: Path, tmp_path: Path) -> None:
+    assert "fastattnerase erase --model" in error("report", trained)
+    assert "a folder that is not there" in error("report", tmp_path / "gone")
+
+
+def test_an_error_leaves_no_bar_of_what_did_not_end(tmp_path: Path) -> None:
+    told = invoke("erase", "--tensors", tmp_path / "gone.safetensors", code=2).stderr
+    assert "0/1" not in told
 
 
 def test_reading_is_counted_to_its_end(tmp_path: Path) -> None:

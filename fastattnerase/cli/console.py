@@ -115,11 +115,11 @@ class Stages:
         self.bars.start()
         return self
 
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        for task in self.bars.tasks if error is None else ():
+    def __exit__(self, *_: object) -> None:
+        for task in self.bars.tasks:
             if task.finished:
                 self.bars.update(task.id, left="")
-            else:  # it goes on later, in a bar of its own
+            else:  # it goes on later in a bar of its own, or ends with an error
                 self.bars.remove_task(task.id)
         self.bars.stop()
 

@@ -366,7 +366,10 @@ def find_run(folder: Path, lacking: str = "a report of this kind") -> Path:
         folder: What was given.
         lacking: What a measurement does not have, for the error.
     """
+    if not folder.exists():
+        raise UsageError(f"{folder}: given a folder that is not there, needed a run directory")
     from fastattnerase.mi.runs import KIND, TABLES
+    from fastattnerase.models.saved import DESCRIPTION
     from fastattnerase.runs.rundir import RUN, RunError, read_json
     from fastattnerase.studies.serrano_smith.config import KIND as ERASED
 
@@ -390,6 +393,11 @@ def find_run(folder: Path, lacking: str = "a report of this kind") -> Path:
         raise RunError(
             f"{folder} is a folder of `reproduce`; its report is {folder / 'report' / pages[0]}"
             + (f", its runs are {', '.join(inside)}" if inside else "")
+        )
+    if not (runs or measured) and (folder / DESCRIPTION).is_file():
+        raise RunError(
+            f"{folder} holds a model and no run; make one with "
+            f"`fastattnerase erase --model {shlex.quote(str(folder))}`"
         )
     if len(runs) > 1:
         raise RunError(f"{folder} holds several runs; name one of {', '.join(map(str, runs))}")

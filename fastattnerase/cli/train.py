@@ -113,17 +113,30 @@ def train_and_save(
     name: str,
 ) -> None:
     """Read the texts, train, evaluate on the test split, save the model and print what it is."""
+    from fastattnerase.models.storage import require_writable
+    from fastattnerase.runs.lock import alone
+
+    require_writable(folder)
+    with alone(folder):
+        _train_and_save(data, model_config, train_config, folder, device, name)
+
+
+def _train_and_save(
+    data: DataConfig,
+    model_config: ModelConfig,
+    train_config: TrainConfig,
+    folder: Path,
+    device: str,
+    name: str,
+) -> None:
     from fastattnerase.data import DataError, load_corpus, odd_labels, prepare
     from fastattnerase.data.tokens import find_language
     from fastattnerase.models import build_model, evaluate, save_model
     from fastattnerase.models import train as train_model
-    from fastattnerase.models.storage import require_writable
     from fastattnerase.models.training import require_same_options
-    from fastattnerase.runs.lock import alone
     from fastattnerase.runs.rundir import provenance
     from fastattnerase.statistics.shares import accuracy_beside, hardly_better, majority
 
-    require_writable(folder)
     require_same_options(folder, model_config, train_config)
     if data.vectors is not None and not Path(data.vectors).is_file():
         raise UsageError(f"--vectors: given {data.vectors}, which is no file, needed a file")
@@ -168,7 +181,7 @@ def train_and_save(
     if data.vectors:
         out.print(f"{prepared.vectors_found:,} words have a vector")
     model = build_model(model_config, prepared.vocabulary, len(corpus.classes), prepared.embeddings)
-    with alone(folder), TrainingBars(train_config.epochs) as bars:
+    with TrainingBars(train_config.epochs) as bars:
         trained = train_model(
             model,
             prepared.train,

@@ -18,6 +18,7 @@ from fastattnerase.models.storage import read_json, read_tensors, write_json, wr
 from fastattnerase.models.train_config import TrainConfig
 
 _FORMAT = 2
+CHECKPOINT = "checkpoint"  # folder beside the model
 _PROGRESS = "progress.json"
 
 

@@ -12,6 +12,7 @@ from fastattnerase.data.config import DataConfig
 from fastattnerase.data.vocabulary import Vocabulary
 from fastattnerase.models.base import AttentionClassifier
 from fastattnerase.models.build import build_model
+from fastattnerase.models.checkpoint import CHECKPOINT
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.storage import read_json, read_tensors, write_json, write_tensors
@@ -100,7 +101,14 @@ def load_model(directory: str | Path, *, device: torch.device | str = "cpu") -> 
     """
     directory = Path(directory)
     if not (directory / DESCRIPTION).exists():
-        raise ModelError(f"{directory} holds no saved model: it has no {DESCRIPTION}")
+        raise ModelError(
+            f"{directory} holds no saved model: it has no {DESCRIPTION}"
+            + (
+                "; a training there is not finished: the same `fastattnerase train` goes on with it"
+                if (directory / CHECKPOINT).is_dir()
+                else ""
+            )
+        )
     description = read_json(directory / DESCRIPTION)
     if description.get("format") != _FORMAT:
         raise ModelError(

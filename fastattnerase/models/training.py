@@ -15,7 +15,7 @@ import torch
 from fastattnerase.data.dataset import Dataset, collate, shuffled_batches
 from fastattnerase.models.attentions import Attention
 from fastattnerase.models.base import AttentionClassifier
-from fastattnerase.models.checkpoint import Checkpoint, EpochRecord, State, identity_of
+from fastattnerase.models.checkpoint import CHECKPOINT, Checkpoint, EpochRecord, State, identity_of
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.evaluation import evaluate, require_labels
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 else:
     # Hints that are read at run time say Any: what they name is imported when it is used.
     Progress = TaskID = Any
-
-_CHECKPOINT = "checkpoint"
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ def train(
         )
     model.to(device)
     identity = identity_of(model, train, dev, config, description or {})
-    checkpoint = Checkpoint(Path(directory) / _CHECKPOINT, identity)
+    checkpoint = Checkpoint(Path(directory) / CHECKPOINT, identity)
     require_writable(checkpoint.directory)
     optimiser = _optimiser(model, config)
     loss_of = Loss(train, model.num_classes, config, objective, device)
@@ -136,7 +134,7 @@ def train(
 def require_same_options(directory: str | Path, model: ModelConfig, config: TrainConfig) -> None:
     """Refuse options with which the training in a folder cannot go on, before data are read."""
     options = {"model": model.to_dict(), "train": config.to_dict()}
-    Checkpoint(Path(directory) / _CHECKPOINT, options).require_same()
+    Checkpoint(Path(directory) / CHECKPOINT, options).require_same()
 
 
 def _optimiser(model: AttentionClassifier, config: TrainConfig) -> torch.optim.Optimizer:
