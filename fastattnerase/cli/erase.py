@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,14 +94,21 @@ def _summary(result: Result) -> None:
     table = Table(title=result.run.name, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for title in ("ranking", "flip", "median erased of these", "over smallest set"):
         table.add_column(title, justify="left" if title == "ranking" else "right")
+    gaps = {ranking: typical_gap(result, ranking) for ranking in result.multi}
     for ranking, record in result.multi.items():
         table.add_row(
             NAMES.get(ranking, ranking),
             percent(record.share_flipped.value, 1),
             percent(record.fraction.median.value, 1),
-            times(typical_gap(result, ranking)),
+            times(gaps[ranking]),
         )
     out.print(table)
+    if inf in gaps.values():
+        out.print(
+            "∞ over the smallest set: half or more of the instances that some, not all, of their "
+            "items can flip never flip under the ranking.",
+            soft_wrap=True,
+        )
     if any(record.fraction.median.value == 1 for record in result.multi.values()):
         out.print(
             "A median of 100\u00a0%: at least half of these flip only when everything is erased "

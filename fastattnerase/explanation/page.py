@@ -40,9 +40,10 @@ def fragment(explanation: Explanation) -> str:
 
 def page(explanation: Explanation) -> str:
     """Write explanations as a whole HTML file."""
+    title = "What erasing items does to the decisions"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f"<title>Explanation</title></head><body>{fragment(explanation)}</body></html>"
+        f"<title>{title}</title></head><body><h1>{title}</h1>{fragment(explanation)}</body></html>"
     )
 
 

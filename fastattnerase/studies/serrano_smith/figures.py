@@ -45,6 +45,7 @@ STYLES = {
 }
 # Rankings of one's own, in turn: Okabe and Ito's other colours.
 _OWN = (("#cc79a7", "dashed"), ("#d55e00", "dashdot"), ("#56b4e9", "dotted"))
+_SLANTED = 16  # letters of a slanted label
 _DIGIT = 0.026  # a digit of a tick's label, as a share of a panel's axis
 _MANY = 3000  # more marks than this are drawn as pixels, also in vector formats
 
@@ -109,9 +110,14 @@ def draw_fractions(axes: Axes, result: Result) -> None:
             for marks in parts["fliers"]:
                 marks.set_rasterized(len(fractions) > _MANY)
         axes.text(place, 1.045, f"n={len(fractions):,}", ha="center", fontsize=7.6, color="#565e68")
-    # The last space becomes a line break.
-    labels = ["\n".join(look.name.rsplit(" ", 1)) for look in rankings.values()]
-    axes.set_xticks(range(len(rankings)), labels, fontsize=8.6)
+    names = [look.name for look in rankings.values()]
+    if len(names) <= len(NAMES):  # the last space becomes a line break
+        axes.set_xticks(range(len(names)), ["\n".join(n.rsplit(" ", 1)) for n in names])
+        axes.tick_params(axis="x", labelsize=8.6)
+    else:  # side by side they would run into one another
+        labels = [fitted(name, _SLANTED, 1) for name in names]
+        axes.set_xticks(range(len(names)), labels, rotation=35, ha="right", rotation_mode="anchor")
+        axes.tick_params(axis="x", labelsize=8)
     axes.set_xlim(-0.6, len(rankings) - 0.4)
     axes.set_ylim(-0.02, 1.12)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from safetensors.torch import save_file
 from studies.serrano_smith.hand_made import INSTANCES, HandMade
 from studies.serrano_smith.small_study import write_small_study
@@ -21,7 +24,7 @@ from fastattnerase.rankings import RANKINGS
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import PAIRS, Config
-from fastattnerase.studies.serrano_smith.figures import looks
+from fastattnerase.studies.serrano_smith.figures import FIGURES, looks, panel
 from fastattnerase.studies.serrano_smith.full_figures import medians
 from fastattnerase.studies.serrano_smith.grid import arrange
 from fastattnerase.studies.serrano_smith.report import build
@@ -109,6 +112,27 @@ def test_runs_without_are_as_before(tmp_path: Path) -> None:
     assert again.run.config == with_own
 
 
+@pytest.mark.parametrize("others", [(), ("greedy",), ("greedy", OWN, "leave_one_out_drop")])
+def test_labels_of_rankings_do_not_touch(others: tuple[str, ...], tmp_path: Path) -> None:
+    config = Config(resamples=5, exhibits=1, rankings=others)
+    result = experiment.run(HandMade(), config, tmp_path / "run", name="hand-made")
+    figure = panel(FIGURES["fractions"], result)
+    FigureCanvasAgg(figure).draw()
+    [axes] = figure.axes
+    labels = axes.get_xticklabels()
+    assert len(labels) == 5 + len(others)
+    boxes = [label.get_window_extent() for label in labels]
+    if others:  # slanted lines of text, as far apart as they are high
+        [apart, *_] = np.diff(axes.transData.transform([[0, 0], [1, 0]])[:, 0])
+        for label in labels:
+            height = 1.2 * label.get_fontsize() * figure.dpi / 72
+            assert apart * np.sin(np.radians(label.get_rotation())) > height
+    else:
+        assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))
+    assert min(box.x0 for box in boxes) > 0
+    assert min(box.y0 for box in boxes) > 0
+
+
 @pytest.mark.parametrize(
     "rankings", [("attention",), ("minimal",), ("ascending",), ("greedy", "greedy")]
 )
@@ -117,8 +141,8 @@ def test_rankings_that_are_there_are_refused(rankings: tuple[str, ...]) -> None:
         Config(rankings=rankings)
 
 
-def test_from_the_command_line(tmp_path: Path) -> None:
-    picked = [INSTANCES[row] for row in range(5)]
+def write_tensors(path: Path, rows: Sequence[int]) -> None:
+    picked = [INSTANCES[row] for row in rows]
     lengths = torch.tensor([len(values) for values, _ in picked])
     save_file(
         {
@@ -128,13 +152,26 @@ def test_from_the_command_line(tmp_path: Path) -> None:
             "head_weight": torch.tensor([[0.0], [1.0]]),
             "head_bias": torch.zeros(2),
         },
-        tmp_path / "layer.safetensors",
+        path,
     )
+
+
+def test_never_flipping_is_explained_on_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "layer.safetensors"
+    write_tensors(path, [1])  # -1 decides, and 3 is erased first
+    erase = ["erase", "--tensors", str(path), "--resamples", "5", "--rankings", OWN]
+    given = CliRunner().invoke(app, erase)
+    assert "∞ over the smallest set: half or more of the instances" in given.output
+
+
+def test_from_the_command_line(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "layer.safetensors", range(5))
     erase = ["erase", "--tensors", str(tmp_path / "layer.safetensors"), "--resamples", "5"]
     out = ["--out", str(tmp_path / "run")]
     given = CliRunner().invoke(app, [*erase, *out, "--rankings", f"{OWN}, greedy"])
     assert given.exit_code == 0, given.output
     assert "greedy" in given.output
+    assert "∞" not in given.output
     multi = load(tmp_path / "run").table("multi")
     assert multi.loc[multi["ranking"] == OWN, "first_flip"].tolist() == FLIPS
     for wrong, message in (
