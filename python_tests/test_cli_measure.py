@@ -81,7 +81,17 @@ def test_tensors_give_the_measurement_as_csv_and_json(tmp_path: Path) -> None:
     assert summary["clusters"] == 5
     tau = expected.correlation("kendall").value
     assert tau is not None
-    assert f"plain tau {tau:+.3f}" in " ".join(result.stdout.split())
+    told = " ".join(result.stdout.split())
+    assert f"plain tau {tau:+.3f}" in told
+    # Of the nulls only untrained attention needs a model.
+    again = pd.read_csv(tmp_path / "run" / "repeats.csv").set_index(["measurement", "statistic"])
+    taus = [again.loc[("permuted", s), "value"].mean() for s in ("weighted_product", "kendall")]
+    for line, tau in zip(("weights permuted 5 times {:+.3f} (", ") {:+.3f} ("), taus, strict=True):
+        assert line.format(tau) in told
+    assert "5 seeds of k-means +" in told
+    equal = again.loc[[("equal", "weighted_product"), ("equal", "kendall")], "value"]
+    assert "outputs of equal weights {:+.3f} {:+.3f}".format(*equal) in told
+    assert "untrained" not in told
 
 
 def test_a_finished_measurement_is_not_repeated(tmp_path: Path) -> None:
@@ -114,6 +124,7 @@ def test_every_documented_option_of_the_measurement_is_one_of_the_command(tmp_pa
         "candidates": (4, 6), "codebook": "shared", "codebook_samples": 50,
         "algorithm": "mini_batch", "restarts": 2, "output": "classes",
         "output_space": "probability", "output_clusters": 3, "shuffles": 25, "confidence": 0.9,
+        "kmeans_seeds": 2, "permutations": 3,
         "constant_attention": "undefined", "backend": "reference",
     }  # fmt: skip
     assert set(values) == {field.name for field in dataclasses.fields(mi.Config)}
@@ -145,6 +156,7 @@ def test_a_trained_model_and_other_data(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     result = invoke("--model", tmp_path / "m", *SMALL, "--output-clusters", 2)
     assert "mine: 12 of 12 instances, 4 ranks, 5 clusters, 2 output labels" in result.stdout
+    assert "untrained attention " in result.stdout
     run = mi.load(tmp_path / "m" / "measure")
     assert run.run.source["split"] == "test"
     result = invoke("--model", tmp_path / "m", "--data", data, *SMALL, "--unlabelled")

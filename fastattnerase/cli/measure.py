@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -21,12 +21,18 @@ from fastattnerase.cli.options import command
 from fastattnerase.mi.config import COSTS, Config
 
 if TYPE_CHECKING:
-    from fastattnerase.mi import Result
+    from fastattnerase.mi import Measurement, Result
 
 _STATISTICS = {
     "kendall": "plain tau",
     "weighted_product": "weighted tau, products",
     "weighted_sum": "weighted tau, sums",
+}
+_REPEATS = {
+    "kmeans": "{} seeds of k-means",
+    "permuted": "weights permuted {} times",
+    "equal": "outputs of equal weights",
+    "untrained": "untrained attention",
 }
 
 
@@ -40,11 +46,16 @@ def measure(
 ) -> None:
     """Measure the mutual information between ranked hidden states and outputs, nothing else.
 
-    Wen, Subbalakshmi and Yang's question: does information follow attention? Writes a run directory
+    Wen, Subbalakshmi and Yang's question: does information follow attention? What is said of tau is
+    against a null: outputs shuffled (states tell nothing), weights permuted within each instance
+    with the outputs recomputed (heavy items inform, whichever they are), outputs of equal weights,
+    and, of a trained model, untrained attention. Writes a run directory
     with its tables as CSV and Parquet and its summary as JSON. A finished measurement is not
     repeated.
     """
     from fastattnerase import mi
+    from fastattnerase.models.untrained import with_untrained_attention
+    from fastattnerase.sources import ModelSource
 
     stages = Stages(OPENING | COSTS)
     with stages:
@@ -52,7 +63,18 @@ def measure(
         choose_backend(config.backend)
     source, own, folder = open_source(given, device, "measure", stages)
     with stages:
-        result = mi.run(source, config, out_folder or folder, name=name or own, report=stages)
+        untrained = None
+        if isinstance(source, ModelSource) and config.permutations:
+            model = with_untrained_attention(source.model)
+            untrained = ModelSource(model, source.dataset, source.classes, {})
+        result = mi.run(
+            source,
+            config,
+            out_folder or folder,
+            name=name or own,
+            untrained=untrained,
+            report=stages,
+        )
     files = mi.export(result)
     _show(result)
     for file in files:
@@ -98,6 +120,39 @@ def _show(result: Result) -> None:
             "" if corrected.value is None else f"{corrected.value:+.3f}",
         )
     out.print(table)
+    if found.repeats is not None:
+        out.print(_repeats(found))
+
+
+def _repeats(found: Measurement) -> Table:
+    """Lay out tau under other seeds of k-means and the nulls, beside the model's own."""
+    assert found.repeats is not None
+    taus = {"weighted_product": "weighted tau", "kendall": "plain tau"}
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("again: mean (range)")
+    for title in taus.values():
+        table.add_column(title, justify="right")
+    for name, title in _REPEATS.items():
+        rows = found.repeats[found.repeats["measurement"] == name]
+        draws = rows["draw"].nunique()
+        if not draws or (name == "kmeans" and draws == 1):
+            continue
+        cells = []
+        for statistic in taus:
+            values = rows.loc[rows["statistic"] == statistic, "value"].dropna()
+            if values.empty:
+                cells.append("undefined")
+            elif draws == 1:
+                cells.append(f"{values.iloc[0]:+.3f}")
+            else:
+                cells.append(f"{values.mean():+.3f} ({_interval(*_ends(values), '+.2f')})")
+        table.add_row(title.format(draws), *cells)
+    return table
+
+
+def _ends(values: Any) -> tuple[float, float]:
+    """Give the smallest and the largest of some numbers."""
+    return float(values.min()), float(values.max())
 
 
 def _interval(low: float, high: float, form: str) -> str:

@@ -15,7 +15,8 @@ CANDIDATES = (50, 75, 100, 150, 200)
 
 # The stages of a measurement, for who watches, and how long they take against each other.
 RANKING, CLUSTERING, MEASURING = "ranking states", "clustering", "measuring"
-COSTS = {RANKING: 2.0, CLUSTERING: 6.0, MEASURING: 2.0}
+REWEIGHING, REPEATING = "recomputing outputs", "measuring again"
+COSTS = {RANKING: 2.0, CLUSTERING: 6.0, MEASURING: 2.0, REWEIGHING: 3.0, REPEATING: 20.0}
 
 _LEAST_SHUFFLES, _MOST_SHUFFLES = 20, 100_000  # fewer have no tails; all are in memory
 _MOST_RESTARTS = 1_000
@@ -58,6 +59,11 @@ class Config:
         output_clusters: Clusters of the outputs.
         shuffles: Number of shuffles of the outputs for the null distribution, 20 to 100,000; 0
             skips the control, and without it no difference is tested against chance.
+        kmeans_seeds: Under how many seeds k-means runs, of states and of outputs; tau of each is in
+            the table `repeats` of a run. 1: under `seed` alone.
+        permutations: How many times the weights are permuted within each instance and the outputs
+            computed anew, for the null in which attention knows nothing and its weights still enter
+            the output. 0 skips this null and those of equal weights and untrained attention.
         confidence: Confidence of the control's intervals.
         constant_attention: What happens where the ranks' weights are all equal, so that no
             correlation with them is defined. `error`: an error. `undefined`: the result says so.
@@ -96,6 +102,8 @@ class Config:
     output_space: Literal["logit", "probability"] = "logit"
     output_clusters: int = 5
     shuffles: int = 100
+    kmeans_seeds: int = 5
+    permutations: int = 5
     confidence: float = 0.95
     constant_attention: Literal["error", "undefined", "by_position"] = "error"
     backend: str = "auto"
@@ -113,6 +121,8 @@ class Config:
             ("restarts", 1),
             ("output_clusters", 2),
             ("shuffles", 0),
+            ("kmeans_seeds", 1),
+            ("permutations", 0),
             ("weight_threshold", 0),
         ):
             value = getattr(self, name)

@@ -183,39 +183,76 @@ def group(
         >>> with group(model.attention_outputs(dataset)) as ranked:  # doctest: +SKIP
         ...     ranked.states(1).shape
     """
-    if exclude not in ("masked", "zero_weight", "none"):
-        raise ValueError(f"exclude: given {exclude!r}, needed masked, zero_weight or none")
-    if max_ranks is not None and max_ranks < 1:
-        raise ValueError(f"max_ranks: given {max_ranks}, needed 1 or more, or None")
     with ExitStack() as undo:
-        ranked = undo.enter_context(RankedStates(directory))
-        parts: list[dict[str, NDArray[Any]]] = []
-        seen = 0
+        grouping = Grouping(exclude, max_ranks, directory, backend)
+        undo.enter_context(grouping.ranked)
         for item in stream:
-            batch, logits = item if isinstance(item, tuple) else (item, None)
-            if len(batch):
-                parts.append(_add(ranked, batch, logits, seen, exclude, max_ranks, backend))
-            seen += len(batch)
-        if not sum(len(part["rows"]) for part in parts):
-            broken = sum(len(part["not_finite"]) for part in parts)
+            grouping.add(item)
+        ranked = grouping.finish()
+        undo.pop_all()
+    return ranked
+
+
+class Grouping:
+    """States that are grouped batch by batch; the arguments are those of `group`.
+
+    `ranked` is to be closed, or used as a context manager, from the start.
+    """
+
+    def __init__(
+        self,
+        exclude: Exclude = "masked",
+        max_ranks: int | None = None,
+        directory: Path | None = None,
+        backend: str = "auto",
+    ) -> None:
+        if exclude not in ("masked", "zero_weight", "none"):
+            raise ValueError(f"exclude: given {exclude!r}, needed masked, zero_weight or none")
+        if max_ranks is not None and max_ranks < 1:
+            raise ValueError(f"max_ranks: given {max_ranks}, needed 1 or more, or None")
+        self.ranked = RankedStates(directory)
+        self._options = (exclude, max_ranks, backend)
+        self._parts: list[dict[str, NDArray[Any]]] = []
+        self._seen = 0
+
+    def add(self, item: StreamItem) -> None:
+        """Write a batch to disk."""
+        batch, logits = item if isinstance(item, tuple) else (item, None)
+        if len(batch):
+            self._parts.append(_add(self.ranked, batch, logits, self._seen, *self._options))
+        self._seen += len(batch)
+
+    def finish(self) -> RankedStates:
+        """Give the states, now that all batches are there."""
+        if not sum(len(part["rows"]) for part in self._parts):
+            broken = sum(len(part["not_finite"]) for part in self._parts)
             raise MeasurementError(
-                f"no instance to measure: the stream held {seen}, {broken} with something that is "
-                "not finite and the others without an item that has attention; "
+                f"no instance to measure: the stream held {self._seen}, {broken} with something "
+                "that is not finite and the others without an item that has attention; "
                 + (
                     "train the model again with a lower learning rate"
                     if broken
                     else "check the masks and what `exclude` (--exclude) leaves out"
                 )
             )
-        widths = {part["logits"].shape[1] for part in parts}
+        widths = {part["logits"].shape[1] for part in self._parts}
         if len(widths) > 1:
             raise MeasurementError(
                 f"logits: given {sorted(widths)} classes, needed the same number in all batches"
             )
         for name in ("rows", "ids", "lengths", "logits", "labels", "left_out", "not_finite"):
-            setattr(ranked, name, np.concatenate([part[name] for part in parts]))
-        undo.pop_all()
-    return ranked
+            setattr(self.ranked, name, np.concatenate([part[name] for part in self._parts]))
+        return self.ranked
+
+
+def is_ranked(batch: fae.AttentionBatch, weights: Floats, exclude: Exclude) -> NDArray[np.bool_]:
+    """Say which items are ranked, [T], by their weights [T], but for instances without mass."""
+    if exclude == "zero_weight":
+        return weights > 0
+    if exclude == "masked" and batch.scores is not None:
+        masked = (batch.scores == float("-inf")).reshape(-1, batch.num_heads).all(dim=1)
+        return ~masked.cpu().numpy()
+    return np.ones(len(weights), dtype=np.bool_)
 
 
 def _add(
@@ -240,11 +277,7 @@ def _add(
     weights, strange = _weights(batch, instance, seen)  # [T], [T]
     keep = np.bincount(instance, weights, minlength=B)[instance] > 0  # [T], instance has mass
     left_out = np.bincount(instance, keep | strange, minlength=B) == 0  # [B]
-    if exclude == "zero_weight":
-        keep &= weights > 0
-    elif exclude == "masked" and batch.scores is not None:
-        masked = (batch.scores == float("-inf")).reshape(-1, batch.num_heads).all(dim=1)
-        keep &= ~masked.cpu().numpy()
+    keep &= is_ranked(batch, weights, exclude)
     ranked_items = np.flatnonzero(keep)
     finite = [np.isfinite(states).all(axis=1) for states in _states(values, ranked_items)]
     strange[ranked_items] |= ~np.concatenate([np.zeros(0, dtype=np.bool_), *finite])

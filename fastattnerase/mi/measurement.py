@@ -125,6 +125,9 @@ class Measurement:
         instances: a row for each instance with attention: `row` in the stream, `id`, `length`,
             `used`, `predicted` class, `output` label (-1 where it is not used).
         summary: counts, the choice of ranks and clusters, and notices.
+        repeats: what a run measures again, None where it did not (`mi.repeat_measurement`): a row
+            for each repeat and statistic: `measurement` (`kmeans`, `permuted`, `equal`,
+            `untrained`), `draw`, `statistic`, `value`, `reason` (why there is none).
     """
 
     ranks: DataFrame
@@ -132,6 +135,7 @@ class Measurement:
     outputs: DataFrame
     instances: DataFrame
     summary: Summary
+    repeats: DataFrame | None = None
 
     def correlation(self, statistic: str, estimator: str = "plug_in") -> Correlation:
         """Look one correlation up: `kendall`, `weighted_product` or `weighted_sum`."""
@@ -201,10 +205,10 @@ def measure(
         directory=scratch,
         backend=config.backend,
     ) as ranked:
-        return _measure(ranked, config, report)
+        return measure_ranked(ranked, config, report)
 
 
-def _measure(ranked: RankedStates, config: Config, report: Report) -> Measurement:
+def measure_ranked(ranked: RankedStates, config: Config, report: Report) -> Measurement:
     """Measure grouped states."""
     choice = choose_ranks(ranked, config)
     k = choice.ranks

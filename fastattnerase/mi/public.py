@@ -5,6 +5,7 @@ from fastattnerase.mi.config import Config
 from fastattnerase.mi.errors import MeasurementError
 from fastattnerase.mi.grouping import RankedStates, group
 from fastattnerase.mi.measurement import Measurement, measure
+from fastattnerase.mi.nulls import repeat_measurement
 from fastattnerase.mi.ranks import RankChoice, choose_ranks
 from fastattnerase.mi.runs import Result, export, load, run
 from fastattnerase.statistics.correlation import Correlation, kendall_tau, weighted_tau
@@ -35,6 +36,7 @@ __all__ = [
     "measure",
     "mutual_information",
     "quantise",
+    "repeat_measurement",
     "run",
     "shuffled_information",
     "weighted_tau",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 import fastattnerase as fae
 from fastattnerase.mi.config import RANKING, Config
 from fastattnerase.mi.measurement import Measurement, Summary, measure
+from fastattnerase.mi.nulls import repeat_measurement
 from fastattnerase.runs import rundir
 from fastattnerase.runs.lock import alone
 from fastattnerase.runs.progress import Report, silent
@@ -24,6 +26,7 @@ from fastattnerase.statistics.shares import disagrees
 Ints = NDArray[np.int64]
 KIND = "mutual_information"
 TABLES = ("ranks", "correlations", "outputs", "instances")
+REPEATS = "repeats"  # the table of repeats, which runs of the first version lack
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ def run(
     folder: Path,
     *,
     name: str,
+    untrained: Source | None = None,
     report: Report = silent,
 ) -> Result:
     """Measure a source's instances and write everything into a run directory.
@@ -80,6 +84,7 @@ def run(
         config: the measurement.
         folder: the run directory; created where absent.
         name: of the model, for reports.
+        untrained: the same instances under untrained attention, for that null.
         report: told how far each stage of `config.COSTS` is.
 
     Returns:
@@ -101,11 +106,13 @@ def run(
     state = {"kind": KIND, "config": settings, "source": source.describe()}
     with alone(folder):
         if not rundir.begin(folder, state, name=name, about={"classes": source.classes}):
-            _write(source, config, folder, report)
+            _write(source, config, folder, untrained, report)
     return load(folder)
 
 
-def _write(source: Source, config: Config, folder: Path, report: Report) -> None:
+def _write(
+    source: Source, config: Config, folder: Path, untrained: Source | None, report: Report
+) -> None:
     """Measure, and write the tables and the result."""
 
     decisions: list[Ints] = []
@@ -124,12 +131,26 @@ def _write(source: Source, config: Config, folder: Path, report: Report) -> None
     summary = measurement.summary
     if notice := _not_the_model(measurement, np.concatenate(decisions)):
         summary = dataclasses.replace(summary, notices=(notice, *summary.notices))
-    for table in TABLES:
+    again = repeat_measurement(
+        partial(_batches, source),
+        measurement,
+        config,
+        untrained=None if untrained is None else partial(_batches, untrained),
+        scratch=folder,
+        report=report,
+    )
+    measurement = dataclasses.replace(measurement, repeats=again)
+    for table in (*TABLES, REPEATS):
         file = folder / f"{table}.parquet"
-        partial = file.with_suffix(".partial")
-        getattr(measurement, table).to_parquet(partial, index=False, compression="zstd")
-        partial.replace(file)
+        partial_file = file.with_suffix(".partial")
+        getattr(measurement, table).to_parquet(partial_file, index=False, compression="zstd")
+        partial_file.replace(file)
     rundir.write_json(folder / rundir.RESULT, to_json(summary))
+
+
+def _batches(source: Source) -> Iterator[fae.AttentionBatch]:
+    """Stream a source's batches from the beginning."""
+    return (chunk.batch for chunk in source.chunks(0))
 
 
 def _not_the_model(measurement: Measurement, own: Ints) -> str:
@@ -161,11 +182,14 @@ def export(result: Result) -> list[Path]:
         >>> mi.export(mi.load(Path("run")))  # doctest: +SKIP
     """
     files = []
-    for table in TABLES:
+    for table in (*TABLES, REPEATS):
+        content = getattr(result.measurement, table)
+        if content is None:  # of the first version
+            continue
         file = result.folder / f"{table}.csv"
-        partial = file.with_suffix(".partial")
-        getattr(result.measurement, table).to_csv(partial, index=False)
-        partial.replace(file)
+        partial_file = file.with_suffix(".partial")
+        content.to_csv(partial_file, index=False)
+        partial_file.replace(file)
         files.append(file)
     return files
 
@@ -194,5 +218,6 @@ run.json
     record, found = rundir.finished(folder, kind=KIND, again="the same measurement")
     run_ = read_record(Run, record, folder / rundir.RUN)
     summary = read_record(Summary, found, folder / rundir.RESULT)
-    tables = {table: rundir.read_table(folder / f"{table}.parquet") for table in TABLES}
+    there = [*TABLES, REPEATS] if (folder / f"{REPEATS}.parquet").exists() else TABLES
+    tables = {table: rundir.read_table(folder / f"{table}.parquet") for table in there}
     return Result(folder, run_, Measurement(**tables, summary=summary))

@@ -65,6 +65,7 @@ def test_a_run_is_the_measurement_written_down(tmp_path: Path) -> None:
         "instances.parquet",
         "outputs.parquet",
         "ranks.parquet",
+        "repeats.parquet",
         "result.json",
         "run.json",
     ]
@@ -86,12 +87,12 @@ def test_a_finished_run_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path)
     assert run(source, CONFIG, tmp_path, name="demo").measurement.summary == (
         first.measurement.summary
     )
-    assert source.reads == 1
+    assert source.reads == 2  # once for the measurement, once for its repeats
     (tmp_path / "result.json").unlink()
     with pytest.raises(RunError, match="is not finished; run the same measurement again"):
         load(tmp_path)
     run(source, CONFIG, tmp_path, name="demo")
-    assert source.reads == 2
+    assert source.reads == 4
     assert load(tmp_path).run.source == {"what": "forty"}
 
 
