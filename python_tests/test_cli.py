@@ -415,6 +415,7 @@ class TestMistakes:
         parts = run / "parts"
         record = json.loads((run / "run.json").read_text())
         state = {key: record[key] for key in ("kind", "format", "config", "source")}
+        state["columns"] = {name: schema.names for name, schema in SCHEMAS.items()}
         tables = PartialTables(run, list(SCHEMAS), state)
         tables.append({name: pq.read_table(run / f"{name}.parquet") for name in tables.names})
         for name in ("instances", "single"):

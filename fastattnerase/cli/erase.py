@@ -80,9 +80,12 @@ def erase_and_print(
 def _summary(result: Result) -> None:
     from fastattnerase.studies.serrano_smith.figures import NAMES
     from fastattnerase.studies.serrano_smith.sentences import (
+        median_fraction,
         notices,
+        number,
         percent,
         premises,
+        skew,
         times,
         typical_gap,
         verdict,
@@ -92,27 +95,37 @@ def _summary(result: Result) -> None:
     for text in [*failed[:1], *(f"Note: {notice}" for notice in notices(result))]:
         out.print(text, soft_wrap=True)
     table = Table(title=result.run.name, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for title in ("ranking", "flip", "median erased of these", "over smallest set"):
+    for title in ("ranking", "flip", "median erased", "of those that flip", "over set", "skill"):
         table.add_column(title, justify="left" if title == "ranking" else "right")
-    gaps = {ranking: typical_gap(result, ranking) for ranking in result.multi}
     for ranking, record in result.multi.items():
         table.add_row(
             NAMES.get(ranking, ranking),
             percent(record.share_flipped.value, 1),
+            percent(median_fraction(result, ranking), 1),
             percent(record.fraction.median.value, 1),
-            times(gaps[ranking]),
+            times(typical_gap(result, ranking)),
+            number(record.counted.skill.overall.value),
         )
     out.print(table)
-    if inf in gaps.values():
+    out.print(
+        "Medians are over all decisions, one that never flips as beyond everything; beside them as "
+        "in the paper, which leaves these out. Over set: items erased over those of the smallest "
+        "set. Skill: 0 a random order, 1 the smallest sets. "
+        f"Attention’s divergence from uniform: {skew(result)}.",
+        soft_wrap=True,
+    )
+    gaps = [typical_gap(result, ranking) for ranking in result.multi]
+    if inf in gaps:
         out.print(
-            "∞ over the smallest set: half or more of the instances that some, not all, of their "
-            "items can flip never flip under the ranking.",
+            "Never over the set: half or more of the instances that some, not all, of their items "
+            "can flip never flip under the ranking.",
             soft_wrap=True,
         )
-    if any(record.fraction.median.value == 1 for record in result.multi.values()):
+    medians = (median_fraction(result, ranking) for ranking in result.multi)
+    if any(median == 1 for median in medians):
         out.print(
-            "A median of 100\u00a0%: at least half of these flip only when everything is erased "
-            "and the bias alone decides.",
+            "A median of 100\u00a0%: half flip only when everything is erased and the bias alone "
+            "decides.",
             soft_wrap=True,
         )
     if not failed:

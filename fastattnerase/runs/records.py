@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from fastattnerase.runs.rundir import RunError
 
 T = TypeVar("T")
+_INFINITE = ("inf", "-inf")
 
 
 def read_record(kind: type[T], content: Any, path: Path) -> T:
@@ -50,7 +52,10 @@ again
 
 
 def to_json(record: Any) -> Any:
-    """Turn a dataclass into what JSON can hold: objects, arrays, and keys that are texts."""
+    """Turn a dataclass into what JSON can hold: objects, arrays, and keys that are texts.
+
+    JSON has no infinity: it is written as the text `inf`, and read again where a number is due.
+    """
     if dataclasses.is_dataclass(record) and not isinstance(record, type):
         fields = dataclasses.fields(record)
         return {field.name: to_json(getattr(record, field.name)) for field in fields}
@@ -58,6 +63,8 @@ def to_json(record: Any) -> Any:
         return {str(key): to_json(value) for key, value in record.items()}
     if isinstance(record, (list, tuple)):
         return [to_json(value) for value in record]
+    if isinstance(record, float) and math.isinf(record):
+        return str(float(record))
     return record
 
 
@@ -102,6 +109,8 @@ def _read(hint: Any, content: Any, path: Path, place: str) -> Any:
             _read(inner[0], value, path, f"{place}[{number}]")
             for number, value in enumerate(content)
         )
+    if hint is float and content in _INFINITE:
+        return float(content)
     if not is_plain(content, hint):
         raise RunError(
             f"{path} is damaged: {place or 'it'} is {content!r:.60}; delete it and run again"

@@ -112,6 +112,32 @@ class Bootstrap:
 
         return self._intervals(statistic, len(rows)) or [UNDEFINED] * rows.shape[1]
 
+    def ratio(self, above: Floats, below: Floats) -> Estimate:
+        """Estimate `Σ above / Σ below`, rows resampled together.
+
+        Args:
+            above: `[N]` float64, without NaN.
+            below: `[N]` float64, likewise.
+
+        Returns:
+            The estimate; undefined where `below` adds to 0.
+
+        Example:
+            >>> import numpy as np
+            >>> from fastattnerase.statistics.bootstrap import Bootstrap
+            >>> Bootstrap(seed=0, resamples=9).ratio(np.array([1.0, 3.0]), np.array([2.0, 6.0]))
+            Estimate(value=0.5, low=0.5, high=0.5)
+        """
+        rows = np.stack([above, below], axis=1)  # [N, 2]
+
+        def statistic(counts: Counts) -> Floats:
+            sums = counts.astype(np.float64) @ rows  # [C, 2]
+            some = sums[:, 1:] != 0
+            return np.divide(sums[:, :1], sums[:, 1:], out=np.full(some.shape, np.nan), where=some)
+
+        estimates = self._intervals(statistic, len(rows))
+        return estimates[0] if estimates else UNDEFINED
+
     def _intervals(self, statistic: Callable[[Counts], Floats], size: int) -> list[Estimate]:
         """Estimate statistics of how often each of `size` rows counts; nothing where none is.
 

@@ -21,6 +21,13 @@ from fastattnerase.studies.serrano_smith.config import (
     SINGLE_RANKINGS,
     Config,
 )
+from fastattnerase.studies.serrano_smith.counted import (
+    Spread,
+    choosable,
+    count_all,
+    largest_weight,
+    smallest_sets,
+)
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns
 from fastattnerase.studies.serrano_smith.result import (
     Aggregates,
@@ -33,9 +40,7 @@ from fastattnerase.studies.serrano_smith.result import (
     Pair,
     SingleWeight,
     SmallestSets,
-    Spread,
     Uniform,
-    choosable,
     without_never,
 )
 
@@ -43,7 +48,7 @@ with needs("text"):
     import pandas as pd
 
 # How many samples each function describes.
-_UNIFORM, _SINGLE, _MULTI = 2, 9, 6
+_UNIFORM, _SINGLE, _MULTI, _SKILL = 3, 10, 9, 2
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -67,14 +72,15 @@ def aggregate(
 
     Returns:
         The aggregates. Instances that never flip are left out of fraction, mass and gap for each
-        ranking separately, as the paper's box plots do, unless `never_flips` is `one`; contingency
-        tables and ΔJS keep them.
+        ranking separately, as the paper's box plots do, unless `never_flips` is `one`; `counted`,
+        contingency tables and ΔJS keep them.
     """
     done = 0
-    smallest = _smallest(folder)
+    smallest = smallest_sets(folder)
     flips = {name: _first_flips(folder, name) for name in (*RANKINGS, *config.rankings, "minimal")}
     rankings = (*RANKINGS, *config.rankings, *(() if smallest.empty else ("minimal",)))
-    samples = _UNIFORM + _SINGLE * len(SINGLE_RANKINGS) + _MULTI * len(rankings)
+    of_ranking = _MULTI + (0 if smallest.empty else _SKILL)
+    samples = _UNIFORM + _SINGLE * len(SINGLE_RANKINGS) + of_ranking * len(rankings)
     samples += len(config.pairs)
 
     def tell() -> None:
@@ -101,12 +107,6 @@ def _first_flips(folder: Path, ranking: str) -> Ints:
     """Read the first flips of a ranking, of the first order where there are several; `[N]`."""
     table = read_columns(folder, "multi", ["order", "first_flip"], ranking)
     return np.asarray(table.loc[table["order"] == 0, "first_flip"].to_numpy(), dtype=np.int64)
-
-
-def _smallest(folder: Path) -> pd.Series[float]:
-    """Read the fractions of the smallest sets, NaN where there is none; empty where unknown."""
-    table = read_columns(folder, "multi", ["first_flip", "fraction"], "minimal")
-    return table["fraction"].where(table["first_flip"] > 0)
 
 
 def _counts(folder: Path, flips: dict[str, Ints], smallest: pd.Series[float]) -> Counts:
@@ -157,7 +157,7 @@ def _uniform(folder: Path, bootstrap: Bootstrap) -> Uniform:
     table = read_columns(folder, "instances", ["excluded", "uniform_kl", "uniform_js"])
     table = table[table["excluded"] == ""]
     kl, js = (_spread(table[f"uniform_{name}"].to_numpy(), bootstrap) for name in ("kl", "js"))
-    return Uniform(kl, js)
+    return Uniform(kl, js, largest_weight(folder, bootstrap))
 
 
 def _pairs(config: Config, flips: dict[str, Ints], bootstrap: Bootstrap) -> Iterator[Pair]:
@@ -206,6 +206,7 @@ def _pairs(config: Config, flips: dict[str, Ints], bootstrap: Bootstrap) -> Iter
 def _single(folder: Path, ranking: str, smallest: Ints, bootstrap: Bootstrap) -> SingleWeight:
     columns = ["alpha", "js", "item", "flip_label", "r_flip_label", "delta_alpha", "delta_js"]
     columns += ["others_alpha", "others_js", "others_flip_share", "later_flip_share"]
+    columns += ["others_larger_share"]
     table = read_columns(folder, "single", columns, ranking)
     top = table["flip_label"].to_numpy() >= 0
     other = table["r_flip_label"].to_numpy() >= 0
@@ -248,6 +249,7 @@ def _single(folder: Path, ranking: str, smallest: Ints, bootstrap: Bootstrap) ->
         delta_alpha=_spread(table["delta_alpha"].to_numpy(), bootstrap),
         expected_delta_js=_spread(expected_delta_js, bootstrap),
         negative_delta_js=bootstrap.means((delta_js < -LEAST_DIFFERENCE)[:, None])[0],
+        expected_negative=bootstrap.means(table[["others_larger_share"]].to_numpy())[0],
     )
 
 
@@ -259,6 +261,7 @@ def _multi(
     bootstrap: Bootstrap,
 ) -> Iterator[MultiWeight]:
     common = np.stack([flips[ranking] > 0 for ranking in RANKINGS]).all(axis=0)  # [N]
+    counted = count_all(folder, bootstrap)
     for ranking in rankings:
         table = read_columns(
             folder, "multi", ["order", "first_flip", "fraction", "mass", "gap"], ranking
@@ -291,4 +294,5 @@ def _multi(
             share_flipped=bootstrap.means(flipped)[0],
             common=_spread(fraction[common], bootstrap),
             share_optimal=bootstrap.means(optimal)[0],
+            counted=counted(ranking),
         )

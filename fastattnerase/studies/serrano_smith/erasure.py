@@ -18,6 +18,7 @@ from fastattnerase.statistics.attention import attention_weights, divergences_fr
 from fastattnerase.studies.serrano_smith.config import (
     ASCENDING,
     EXCLUSIONS,
+    LEAST_DIFFERENCE,
     NEVER,
     RANKINGS,
     SINGLE_RANKINGS,
@@ -213,6 +214,9 @@ def _single(alone: _Alone, config: Config, rows: Ints, ids: Ints) -> pa.Table:
         alpha, js, kl, flip_label = alone.columns(top)
         r_alpha, r_js, r_kl, r_flip_label = alone.columns(other)
         i = alone.begin + top
+        bound = np.full(len(offsets) - 1, np.inf)
+        bound[kept] = js + LEAST_DIFFERENCE
+        larger = (alone.js > np.repeat(bound, np.diff(offsets))).astype(np.float64)  # [T]
         tables.append(
             pa.table(
                 [
@@ -234,6 +238,7 @@ def _single(alone: _Alone, config: Config, rows: Ints, ids: Ints) -> pa.Table:
                     _mean_of_others(alone.js, offsets, kept, i),
                     _mean_of_others(flips, offsets, kept, i),
                     _mean_of_others(flips, offsets, kept, alone.begin),
+                    _mean_of_others(larger, offsets, kept, i),
                 ],
                 schema=SINGLE,
             )

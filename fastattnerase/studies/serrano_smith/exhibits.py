@@ -18,9 +18,10 @@ from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.sources import Chunk, Source
 from fastattnerase.statistics.attention import attention_weights
 from fastattnerase.studies.serrano_smith.config import SINGLE_RANKINGS, Config
+from fastattnerase.studies.serrano_smith.counted import choosable
 from fastattnerase.studies.serrano_smith.erasure import as_ints
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns
-from fastattnerase.studies.serrano_smith.result import Exhibit, Result, choosable
+from fastattnerase.studies.serrano_smith.result import Exhibit, Result
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -119,7 +119,9 @@ def _write(
 ) -> None:
     """Erase what is left of the instances, and write the tables and the result."""
     kinds = schemas(config)
-    tables = rundir.PartialTables(folder, list(kinds), state)
+    # Parts of a version with other columns are not gone on with.
+    columns = {"columns": {name: schema.names for name, schema in kinds.items()}}
+    tables = rundir.PartialTables(folder, list(kinds), {**state, **columns})
     done = tables.rows()
     report(ERASING, done, len(source))
     pending: list[dict[str, pa.Table]] = []

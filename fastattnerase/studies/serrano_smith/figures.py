@@ -14,7 +14,8 @@ import numpy as np
 from fastattnerase.extras import needs
 from fastattnerase.report.figures import PANEL, STYLE, add_legend, fitted, letters
 from fastattnerase.studies.serrano_smith.config import LEAST_DIFFERENCE
-from fastattnerase.studies.serrano_smith.result import Result, choosable
+from fastattnerase.studies.serrano_smith.counted import choosable
+from fastattnerase.studies.serrano_smith.result import Result
 
 with needs("report"):
     import matplotlib as mpl

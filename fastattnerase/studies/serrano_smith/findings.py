@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fastattnerase.studies.serrano_smith.grid import Grid
 from fastattnerase.studies.serrano_smith.records import Architecture, architecture
 from fastattnerase.studies.serrano_smith.result import Result
-from fastattnerase.studies.serrano_smith.sentences import percent, premises
+from fastattnerase.studies.serrano_smith.sentences import median_fraction, percent, premises
 
 TIMES = 1.6  # section 5.4
 
@@ -74,7 +74,7 @@ def tally(found: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def _median(result: Result, ranking: str) -> float | None:
-    return result.multi[ranking].fraction.median.value
+    return median_fraction(result, ranking)
 
 
 def _known(share: float | None) -> float:

@@ -27,6 +27,7 @@ with needs("report"):
 
 _BINS = 10  # of Δα
 _MARKERS = {"random": "s", "attention": "o", "gradient": "^", "product": "D", "minimal": "*"}
+_NEVER = 1.12  # where a median is drawn that is among what never flips
 _OWN_MARKERS = "vPXphd"  # of rankings of one's own, in turn
 _RULE_COLOURS = {"different": "#0072b2", "uniform": "#009e73", "legacy": "#c43c00"}
 
@@ -184,19 +185,24 @@ def draw_rules(axes: Axes, result: Result) -> None:
 
 
 def medians(grid: Grid, quantity: Literal["fraction", "mass"], label: str) -> Figure:
-    """Draw medians with intervals, a panel for each corpus, a group for each model."""
+    """Draw medians with intervals, a panel for each corpus, a group for each model.
+
+    Those of fractions are over all instances, and what never flips is above 1; those of masses are
+    over the instances that flip under the ranking, as in the paper.
+    """
 
     def of(result: Result) -> Iterator[tuple[str, Estimate]]:
         for ranking, record in result.multi.items():
-            spread = record.fraction if quantity == "fraction" else record.mass
-            yield ranking, spread.median
+            counted = quantity == "fraction"
+            yield ranking, (record.counted.fraction if counted else record.mass).median
 
     shown = looks(*grid.cells.values())
     names = {ranking: look.name for ranking, look in shown.items()}
     colours = {ranking: look.colour for ranking, look in shown.items()}
     own = [ranking for ranking in shown if ranking not in _MARKERS]
     markers = dict(zip(own, itertools.cycle(_OWN_MARKERS), strict=False))
-    return _dots(grid, of, label, names, colours, _MARKERS | markers)
+    never = quantity == "fraction"
+    return _dots(grid, of, label, names, colours, _MARKERS | markers, never=never)
 
 
 def pairs(grid: Grid) -> Figure:
@@ -229,6 +235,8 @@ def _dots(
     names: dict[str, str],
     colours: dict[str, str],
     markers: dict[str, str],
+    *,
+    never: bool = False,
 ) -> Figure:
     keys = list(names)
     with mpl.rc_context(STYLE):
@@ -253,10 +261,13 @@ def _dots(
                 range(len(models)), [labels[model] for model in models], rotation=20, fontsize=7.5
             )
             axis.set_xlim(-0.6, max(len(models), 1) - 0.4)
-            axis.set_ylim(-0.03, 1.03)
+            axis.set_ylim(-0.03, _NEVER + 0.04 if never else 1.03)
             axis.grid(False, axis="x")
             axis.set_title(title)
         axes[0].set_ylabel(fitted(label, letters(2.2, 9.5)))
+        if never:
+            ticks = [0, 0.25, 0.5, 0.75, 1]
+            axes[0].set_yticks([*ticks, _NEVER], [*(f"{tick:g}" for tick in ticks), "never"])
         if shown:
             order = [key for key in keys if key in shown]
             place_legend(
@@ -277,9 +288,9 @@ def _interval(
     marker: str,
     label: str | None,
 ) -> Any:
-    value, low, high = estimate.value, estimate.low, estimate.high
-    if value is None or low is None or high is None:
+    if estimate.value is None or estimate.low is None or estimate.high is None:
         return None
+    value, low, high = np.minimum([estimate.value, estimate.low, estimate.high], _NEVER)
     axes.vlines(x, low, high, color=colour, linewidth=1.4)
     (drawn,) = axes.plot(
         x, value, marker=marker, color=colour, markersize=5, linestyle="none", label=label

@@ -54,6 +54,7 @@ SINGLE = pa.schema(
         ("others_js", pa.float64()),
         ("others_flip_share", pa.float64()),
         ("later_flip_share", pa.float64()),
+        ("others_larger_share", pa.float64()),
     ]
 )
 ERASED = pa.schema(

@@ -52,16 +52,17 @@ _LABELS = {
     "gaps": "Cumulative distribution of items erased as a multiple of the smallest flipping set, "
     "a line for each ranking.",
 }
+_LEFT_OUT = "By the paper’s convention, what a ranking never flips is left out of its box."
 _CAPTIONS = {
     "figure-03": "Figure 3: ΔJS against Δα, {models}, thinned and clipped as in the paper.",
     "figure-04": "Figure 4: instances with a negative ΔJS by Δα, {models}.",
-    "figure-05": "Figure 5: fraction erased at the first flip, {models}.",
-    "figure-06": "Figure 6: fraction erased at the first flip, {models}.",
+    "figure-05": "Figure 5: fraction erased at the first flip, {models}. " + _LEFT_OUT,
+    "figure-06": "Figure 6: fraction erased at the first flip, {models}. " + _LEFT_OUT,
     "figure-07": "Figure 7: ΔJS against Δα, all models.",
     "figure-08": "Figure 8: instances with a negative ΔJS by Δα, all models.",
     "figure-09": "Figure 9: decision flips of the item with most attention and of a random one.",
-    "figure-10": "Figure 10: fraction erased at the first flip, all models.",
-    "figure-11": "Figure 11: attention mass erased at the first flip, all models.",
+    "figure-10": "Figure 10: fraction erased at the first flip, all models. " + _LEFT_OUT,
+    "figure-11": "Figure 11: attention mass erased at the first flip, all models. " + _LEFT_OUT,
     "figure-12": "Figure 12: as figure 9, for the item with the largest gradient.",
     "figure-13": "Figure 13: as figure 9, for the item with the largest product of the two.",
     "figure-03-density": "For figures 3 and 7: all instances as density; median and quartiles of "
@@ -72,8 +73,10 @@ _CAPTIONS = {
     "Instances that never flip count, so curves end below 1; all random orders; the smallest set.",
     "figure-09-rules": "For figure 9 and table 2: exact expectations under each rule of drawing r, "
     "with intervals. Under the published code’s rule r can be i* itself.",
-    "figure-10-medians": "For figures 5, 6 and 10: medians with intervals.",
-    "figure-11-medians": "For figure 11: medians with intervals.",
+    "figure-10-medians": "For figures 5, 6 and 10: medians with intervals over all instances; one "
+    "that a ranking never flips is beyond every fraction.",
+    "figure-11-medians": "For figure 11: medians with intervals, over the instances that flip by "
+    "the ranking, as in the paper.",
     "section-5-4-pairs": "For section 5.4: how often a ranking needs fewer items than another.",
 }
 _RANDOM_ITEM = {
@@ -153,6 +156,7 @@ def build(results: Sequence[Result], folder: Path, report: Report = silent) -> P
             "percent": sentences.percent,
             "number": sentences.number,
             "times": sentences.times,
+            "count": _count,
         },
         models=[
             _model(result, plain, panels[result.run.name], MOST_BYTES // len(results))
@@ -179,6 +183,7 @@ def build(results: Sequence[Result], folder: Path, report: Report = silent) -> P
         single_rankings=SINGLE_RANKINGS,
         good=judgement.GOOD,
         fair=judgement.FAIR,
+        even=judgement.EVEN,
     )
 
 
@@ -254,6 +259,7 @@ def _model(
         "run": result.run,
         "counts": result.counts,
         "multi": result.multi,
+        "uniform": result.uniform,
         "single": result.single,
         "pairs": result.pairs.values(),
         "plain": plain,
@@ -285,6 +291,11 @@ def _model(
             }
         ),
     }
+
+
+def _count(number: float) -> str:
+    """Write a number of instances, a mean over several orders with one decimal."""
+    return f"{number:,.0f}" if number == round(number) else f"{number:,.1f}"
 
 
 def _flatten(content: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

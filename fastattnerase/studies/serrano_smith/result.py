@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,22 @@ from numpy.typing import NDArray
 from fastattnerase.extras import needs
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record
-from fastattnerase.statistics.bootstrap import Estimate
+from fastattnerase.statistics.bootstrap import UNDEFINED, Bootstrap, Estimate
 from fastattnerase.studies.serrano_smith.config import FORMAT, KIND, Config
+from fastattnerase.studies.serrano_smith.counted import (
+    UNKNOWN,
+    Counted,
+    Spread,
+    choosable,
+    count_all,
+    largest_weight,
+)
 
 with needs("text"):
     import pandas as pd
 
 Floats = NDArray[np.float64]
+_NOT_COUNTED = Counted()  # of a run that is older than the field
 
 
 # --- what run.json and result.json hold ----------------------------------------------------------
@@ -45,16 +54,6 @@ class Run:
     classes: tuple[str, ...]
     versions: dict[str, str]
     machine: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Mean and quartiles of a quantity, each with its interval."""
-
-    mean: Estimate
-    q1: Estimate
-    median: Estimate
-    q3: Estimate
 
 
 @dataclass(frozen=True)
@@ -128,10 +127,17 @@ class Counts:
 
 @dataclass(frozen=True)
 class Uniform:
-    """How far attention is from even: `KL(α‖1/n)` and `JS(α, 1/n)`, natural logarithm."""
+    """How far attention is from even: `KL(α‖1/n)` and `JS(α, 1/n)`, natural logarithm.
+
+    Attributes:
+        kl: of the divergence.
+        js: likewise.
+        largest: of the largest weight of an instance.
+    """
 
     kl: Spread
     js: Spread
+    largest: Spread = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -166,7 +172,10 @@ class SingleWeight:
         delta_js: of `JS(p, q_top) − JS(p, q_random)`.
         delta_alpha: of the difference of their weights.
         expected_delta_js: of `delta_js` against the mean over all other items.
-        negative_delta_js: instances in which the random item matters more.
+        negative_delta_js: instances in which the random item matters more, as drawn.
+        expected_negative: the exact expectation of that share over all other items, the mean over
+            instances of the share of other items that matter more; undefined in runs that are older
+            than the field.
     """
 
     ranking: str
@@ -181,6 +190,7 @@ class SingleWeight:
     delta_alpha: Spread
     expected_delta_js: Spread
     negative_delta_js: Estimate
+    expected_negative: Estimate = UNDEFINED
 
 
 @dataclass(frozen=True)
@@ -193,12 +203,15 @@ class MultiWeight:
         instances: analysed ones.
         flipped: instances (times orders) that flip.
         never: those that do not.
-        fraction: of the items erased at the first flip.
-        mass: original attention of these items.
-        gap: their number over the size of the smallest set, over the instances of `choosable`.
+        fraction: of the items erased at the first flip, over the instances that flip, as in the
+            paper.
+        mass: original attention of these items, likewise.
+        gap: their number over the size of the smallest set, over the instances of `choosable` that
+            flip.
         share_flipped: instances that flip.
         common: of `fraction`, over the instances that flip under every ranking.
         share_optimal: instances of `choosable` in which no smaller set flips.
+        counted: fraction, gap and skill over all instances, what never flips as beyond everything.
     """
 
     ranking: str
@@ -212,6 +225,17 @@ class MultiWeight:
     share_flipped: Estimate
     common: Spread
     share_optimal: Estimate
+    counted: Counted = _NOT_COUNTED
+
+    @property
+    def flipped_instances(self) -> float:
+        """Instances that flip, the mean over the orders."""
+        return self.flipped / self.orders
+
+    @property
+    def never_instances(self) -> float:
+        """Instances that never flip, the mean over the orders."""
+        return self.never / self.orders
 
 
 @dataclass(frozen=True)
@@ -396,9 +420,12 @@ run.json
             "into another directory"
         )
     aggregates = read_record(Aggregates, result, folder / rundir.RESULT)
+    what = read_record(Run, run, folder / rundir.RUN)
+    if all(record.counted == _NOT_COUNTED for record in aggregates.multi):
+        aggregates = _count(aggregates, what.config, folder)
     return Result(
         folder,
-        read_record(Run, run, folder / rundir.RUN),
+        what,
         aggregates.counts,
         aggregates.uniform,
         {record.ranking: record for record in aggregates.single},
@@ -409,19 +436,19 @@ run.json
     )
 
 
-def choosable(smallest: pd.Series[float]) -> NDArray[np.bool_]:
-    """Find the instances in which a ranking can do better or worse than another.
-
-    Where nothing less than erasing every item flips, or no set does, all rankings are equally
-    good; gaps to the smallest set are summarised over the others.
-
-    Args:
-        smallest: `[N]`, fraction of the items in each smallest set, NaN where there is none.
-
-    Returns:
-        `[N]`: true where the smallest set exists and is not everything.
-    """
-    return np.asarray(smallest < 1)  # NaN is not
+def _count(aggregates: Aggregates, config: Config, folder: Path) -> Aggregates:
+    """Make what the record of a run of before lacks from its tables."""
+    bootstrap = Bootstrap(
+        seed=config.seed, resamples=config.resamples, confidence=config.confidence
+    )
+    counted = count_all(folder, bootstrap)
+    return replace(
+        aggregates,
+        uniform=replace(aggregates.uniform, largest=largest_weight(folder, bootstrap)),
+        multi=tuple(
+            replace(record, counted=counted(record.ranking)) for record in aggregates.multi
+        ),
+    )
 
 
 def without_never(values: pd.Series[float]) -> pd.Series[float]:

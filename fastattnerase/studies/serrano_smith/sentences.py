@@ -10,10 +10,12 @@ from fastattnerase.statistics.shares import disagrees
 from fastattnerase.studies.serrano_smith.config import CELLS
 from fastattnerase.studies.serrano_smith.judgement import (
     CHANCE,
+    EVEN,
     Judgement,
     at_chance,
     disagreement,
     is_constant,
+    is_even,
     judge,
     only_decision,
 )
@@ -28,16 +30,19 @@ PHRASES = {
     "minimal": "the smallest sets",
 }
 NEAR_BIAS = 0.02
+NEVER = "never"  # a median that is among the instances that never flip
 _NOTHING = "No instance that could be analysed has two items or more, so there is nothing to rank."
 
 
 def percent(value: float | None, digits: int = 0) -> str:
-    """Write a share as a percentage; a dash where it is undefined.
+    """Write a share as a percentage; a dash where it is undefined, `never` where infinite.
 
     A share that is not everything or nothing is not written as 100 % or 0 %.
     """
     if value is None:
         return "–"
+    if value == np.inf:
+        return NEVER
     while digits < 4 and 0 < value < 1 and round(100 * value, digits) in (0, 100):
         digits += 1
     return f"{100 * value:.{digits}f}\u00a0%"
@@ -49,22 +54,29 @@ def listed(names: Sequence[str], last: str = "and") -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """Write a number, never -0; a dash where it is undefined."""
+    """Write a number, never -0; a dash where it is undefined, `never` where infinite."""
+    if value == np.inf:
+        return NEVER
     return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def times(value: float | None) -> str:
-    """Write a multiple, two significant digits below 10; a dash where it is undefined.
+    """Write a multiple, two significant digits below 10; a dash where undefined, or `never`.
 
     One that is more than 1 is not written as 1.
     """
     if value is None:
         return "–"
     if value == np.inf:
-        return "∞"
+        return NEVER
     if 1 < value < 1.05:
         return f"{max(value, 1.01):.2f}×"
     return f"{value:.0f}×" if value >= 10 else f"{value:.1f}×"
+
+
+def median_fraction(result: Result, ranking: str) -> float | None:
+    """Give the median fraction erased at the first flip over all instances, infinite for never."""
+    return result.multi[ranking].counted.fraction.median.value
 
 
 def typical_gap(result: Result, ranking: str) -> float | None:
@@ -78,8 +90,14 @@ def typical_gap(result: Result, ranking: str) -> float | None:
         The median over the instances that some, not all, of their items can flip; None where
         there are none.
     """
-    gaps = result.gaps(ranking)
-    return float(np.median(gaps)) if len(gaps) else None
+    return result.multi[ranking].counted.gap.median.value
+
+
+def skew(result: Result) -> str:
+    """Say how far attention is from even: mean KL from uniform weights, and the largest weight."""
+    uniform = result.uniform
+    largest = percent(uniform.largest.mean.value, 1)
+    return f"mean KL {_small(uniform.kl.mean.value)}, largest weight {largest}"
 
 
 # --- the verdict ---------------------------------------------------------------------------------
@@ -88,10 +106,10 @@ def typical_gap(result: Result, ranking: str) -> float | None:
 def verdict(result: Result) -> str:
     """Say how far attention explains the model's decisions; a failed premise instead, if any.
 
-    Judged are the instances that some, not all, of their items can flip. Where attention never
-    flips one of them, it needs infinitely many items. Where it needs fewer items than a random
-    order no more often than that needs fewer than it (sign test), it is no guide, however few they
-    are.
+    It goes by attention's skill, 0 for a random order and 1 for the smallest sets; the numbers
+    beside it are over the instances that some, not all, of their items can flip. Where attention
+    needs fewer items than a random order no more often than that needs fewer than it (sign test),
+    it is no guide, however few they are.
     """
     found = judge(result)
     if found.grade in ("nothing", "not_the_model", "constant"):
@@ -129,7 +147,10 @@ def _grade(result: Result, found: Judgement) -> str:
         "fair": "a fair guide, not an optimal one",
         "poor": "a poor guide to what decides",
     }[found.grade]
-    return f"{_scope(result)} Among these, attention is {guide}: erasing by it {_needs(found)}."
+    return (
+        f"{_scope(result)} Among these, attention is {guide}: its skill is {number(found.skill)} "
+        f"(0: a random order, 1: the smallest sets), and erasing by it {_needs(found)}."
+    )
 
 
 def _needs(found: Judgement) -> str:
@@ -154,25 +175,42 @@ def facts(result: Result) -> list[tuple[str, str]]:
     if counts.majority is not None:
         known.append(("Accuracy of the most frequent class", percent(counts.majority, 1)))
     attention = multi["attention"]
-    never = result.run.config.never_flips == "one"
-    by, any_set = "those that it flips", "those that any set flips"
-    if never:
-        by = any_set = "all, never counted as everything"
     known += [
         ("Instances analysed", f"{counts.analysed:,}"),
         ("Of these, flip by attention", percent(attention.share_flipped.value)),
-        (f"Erased by attention, median of {by}", percent(attention.fraction.median.value)),
+        (
+            "Erased by attention, median of all, never beyond everything",
+            percent(median_fraction(result, "attention")),
+        ),
     ]
+    if result.run.config.never_flips != "one":  # then these medians are not the paper's
+        known += [
+            (
+                "The same of those that it flips, as in the paper",
+                percent(attention.fraction.median.value),
+            )
+        ]
     if "minimal" in multi:
         known += [
-            (f"Smallest set, median of {any_set}", percent(multi["minimal"].fraction.median.value)),
+            (
+                "Smallest set, median of all, never beyond everything",
+                percent(median_fraction(result, "minimal")),
+            ),
             (
                 f"Attention over smallest set, median of the {counts.smallest_set.some:,} that "
                 "some, not all, items can flip",
                 times(typical_gap(result, "attention")),
             ),
+            (
+                "Skill of attention: 0 a random order, 1 the smallest sets",
+                number(attention.counted.skill.overall.value),
+            ),
         ]
-    return known
+    return [
+        *known,
+        ("Attention’s divergence from uniform, mean KL", _small(result.uniform.kl.mean.value)),
+        ("Largest weight, mean", percent(result.uniform.largest.mean.value, 1)),
+    ]
 
 
 # --- what must be known before reading any number ------------------------------------------------
@@ -194,6 +232,7 @@ def notices(result: Result) -> list[str]:
         *premises(result)[1:],  # the first is the verdict
         left_out if bad else "",
         _few(counts),
+        _even(result),
         _at_chance(result),
         _one_decision(result),
     ]
@@ -227,6 +266,18 @@ def _constant(result: Result) -> str:
     return (
         "No verdict: attention is constant. All items of an instance have the same weight, so "
         "erasing by attention is erasing by position."
+    )
+
+
+def _even(result: Result) -> str:
+    if not is_even(result):
+        return ""
+    return (
+        f"Attention is nearly uniform: its mean divergence from equal weights is "
+        f"{_small(result.uniform.kl.mean.value)} nats, below {EVEN}, and the largest weight of an "
+        f"instance is {percent(result.uniform.largest.mean.value, 1)} on average. So its order "
+        "rests on small differences of weights, and the item of most attention has hardly more "
+        "than any other: the numbers say little of attention that prefers some items."
     )
 
 
@@ -278,7 +329,7 @@ def _sets(result: Result) -> str:
     records = result.multi
     known = ("attention", "gradient", "product")
     clauses = [
-        f"by {PHRASES[ranking]} {_flips(result, records[ranking])}"
+        f"by {PHRASES[ranking]} {_flips(records[ranking])}"
         for ranking in ("attention", "minimal", "gradient", "product", "random")
         if ranking in records
     ]
@@ -299,24 +350,15 @@ def _sets(result: Result) -> str:
     return f"{text} {_against_random(result)}".rstrip()
 
 
-def _flips(result: Result, record: MultiWeight) -> str:
-    """Say how many decisions an order flips, and how soon half of those are flipped."""
+def _flips(record: MultiWeight) -> str:
+    """Say how many decisions an order flips, and how soon half of all are flipped."""
     share = f"{percent(record.share_flipped.value)} of the decisions flip"
-    median = record.fraction.median.value
-    if median is None:
+    median = record.counted.fraction.median.value
+    if median is None or median == np.inf:
         return share
-    never = result.run.config.never_flips == "one"  # then medians count these as all items
     if median < 1:
-        group = "all, never counted as everything," if never else "these"
-        return f"{share}, half of {group} with at most {percent(median)} of the items erased"
-    if never:
-        return (
-            f"{share}, and at least half of all only when everything is erased and the bias alone "
-            "decides, or never"
-        )
-    return (
-        f"{share}, at least half of these only when everything is erased and the bias alone decides"
-    )
+        return f"{share}, half of all with at most {percent(median)} of the items erased"
+    return f"{share}, and half of all only when everything is erased and the bias alone decides"
 
 
 def _against_random(result: Result) -> str:
@@ -383,10 +425,12 @@ def _singles(result: Result) -> str:
         f"{percent(ahead['only_random'].value, 1)}. "
     )
     negative = record.negative_delta_js.value
+    exact = record.expected_negative.value
     text += (
         f"The top item shifts the output distribution less than the random one in "
-        f"{percent(negative, 1)} of the instances; the median difference ΔJS is "
-        f"{_small(record.delta_js.median.value)}."
+        f"{percent(negative, 1)} of the instances"
+        + ("" if exact is None else f" ({percent(exact, 1)} in exact expectation)")
+        + f"; the median difference ΔJS is {_small(record.delta_js.median.value)}."
     )
     return text
 

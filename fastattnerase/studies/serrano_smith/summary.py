@@ -95,6 +95,7 @@ def _plain(result: Result, found: Judgement, words: _Words) -> str:
             "left."
         )
     assert found.gap is not None  # some instance is judged
+    assert found.skill is not None
     guide = "poor" if found.grade == "never" else found.grade
     if found.gap == np.inf:
         place, took = "of", f"never changes {percent(found.never)}, although removing others would"
@@ -105,8 +106,15 @@ def _plain(result: Result, found: Judgement, words: _Words) -> str:
     return (
         f"Attention is a {guide} guide to what this model decides by: {place} the "
         f"{found.judged:,} {instances} whose decision removing some of their {items} can change, "
-        f"removing the {items} with the most attention first {took}."
+        f"removing the {items} with the most attention first {took}. {_saved(found.skill, items)}"
     )
+
+
+def _saved(skill: float, items: str) -> str:
+    """Say in plain words what skill is."""
+    if skill <= 0:
+        return f"It saves none of the {items} that a random order removes needlessly."
+    return f"It saves {percent(skill)} of the {items} that a random order removes needlessly."
 
 
 def _against_chance(result: Result, found: Judgement, words: _Words) -> str:

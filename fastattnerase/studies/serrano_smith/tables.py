@@ -10,11 +10,12 @@ from fastattnerase.extras import needs
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.statistics.paired import Paired, compare
 from fastattnerase.studies.serrano_smith.config import CELLS, RULES
+from fastattnerase.studies.serrano_smith.counted import Spread
 from fastattnerase.studies.serrano_smith.findings import findings
 from fastattnerase.studies.serrano_smith.grid import Grid, arrange, without_single_sentences
 from fastattnerase.studies.serrano_smith.presets import published_accuracy
 from fastattnerase.studies.serrano_smith.records import Architecture, architecture
-from fastattnerase.studies.serrano_smith.result import Pair, Result, Spread
+from fastattnerase.studies.serrano_smith.result import Pair, Result
 
 with needs("report"):
     import pandas as pd
@@ -33,9 +34,13 @@ def tables(results: Sequence[Result]) -> dict[str, pd.DataFrame]:
     Returns:
         By name: `models`, `multi_weight`, `single_weight`, `contingency`, `pairs`, `exclusions`
         and `findings`. Estimates take three columns: the value, `…_low` and `…_high`, the ends of
-        its interval. How far from the exact smallest set: `gap_…` and `share_optimal` in
-        `multi_weight`, `share_optimal` of the better ranking in `pairs`, `any_item_flips`, the
-        share in which some item flips the decision alone, in the two single-weight tables.
+        its interval. In `multi_weight`, `all_…` are over all instances, one that a ranking never
+        flips as beyond every fraction and gap (`inf`; in the mean of fractions as 1), and
+        `fraction_…`, `mass_…` and `gap_…` over those that it flips, the paper's convention;
+        `flipped` and `never` are instances, the mean over random orders. How far from the exact
+        smallest set: `all_gap_…`, `skill` and `share_optimal` in `multi_weight`, `share_optimal` of
+        the better ranking in `pairs`, `any_item_flips`, the share in which some item flips the
+        decision alone, in the two single-weight tables.
 
     Example:
         >>> from fastattnerase.studies.serrano_smith.tables import tables
@@ -94,26 +99,39 @@ def _model(result: Result) -> dict[str, Any]:
         "label_differs_from_model": counts.label_differs_from_model,
         **_flat("uniform_kl_mean", result.uniform.kl.mean),
         **_flat("uniform_js_mean", result.uniform.js.mean),
-        **_flat("attention_gap_median", result.multi["attention"].gap.median),
+        **_flat("largest_weight_mean", result.uniform.largest.mean),
+        **_flat("attention_gap_median", result.multi["attention"].counted.gap.median),
+        **_flat("attention_skill", result.multi["attention"].counted.skill.overall),
     }
 
 
 def _multi(result: Result) -> Iterator[dict[str, Any]]:
     for record in result.multi.values():
-        columns = ("ranking", "orders", "instances", "flipped", "never")
-        row = {name: getattr(record, name) for name in columns}
+        columns = ("ranking", "orders", "instances")
+        row: dict[str, Any] = {name: getattr(record, name) for name in columns}
+        row |= {"flipped": record.flipped_instances, "never": record.never_instances}
         row |= _flat("share_flipped", record.share_flipped)
         row |= _flat("share_optimal", record.share_optimal)
+        row |= _flat("skill", record.counted.skill.overall)
+        row["skill_undefined"] = record.counted.skill.undefined
+        row |= _spread("skill_of_instances", record.counted.skill.spread)
+        row |= _spread("all_fraction", record.counted.fraction)
+        row |= _spread("all_gap", record.counted.gap)
         row |= _spread("fraction", record.fraction)
         row |= _spread("mass", record.mass)
         row |= _spread("gap", record.gap)
-        yield row | _spread("common_fraction", record.common)
+        row |= _spread("common_fraction", record.common)
+        if record.ranking == "attention":
+            row |= _flat("uniform_kl_mean", result.uniform.kl.mean)
+            row |= _flat("largest_weight_mean", result.uniform.largest.mean)
+        yield row
 
 
 def _single(result: Result) -> Iterator[dict[str, Any]]:
     for record in result.single.values():
         row: dict[str, Any] = {"ranking": record.ranking, "instances": record.instances}
         row |= _flat("negative_delta_js", record.negative_delta_js)
+        row |= _flat("expected_negative", record.expected_negative)
         row |= _flat("any_item_flips", record.share_any_item_flips)
         cells = record.contingency
         row |= _test(compare(cells["only_top"].count, cells["only_random"].count))

@@ -7,12 +7,15 @@ Values are one number an item and the logits are [0, c] for the weighted mean c,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 import fastattnerase as fae
 from fastattnerase.sources import Chunk
+from fastattnerase.statistics.bootstrap import Estimate
+from fastattnerase.studies.serrano_smith.result import Result
 
 NAN = float("nan")
 
@@ -43,6 +46,14 @@ def batch_of(rows: list[int]) -> fae.AttentionBatch:
         head_bias=torch.zeros(2),
         ids=torch.tensor(rows),
     )
+
+
+def with_skill(result: Result, skill: float) -> Result:
+    """The same result with another skill of attention."""
+    attention = result.multi["attention"]
+    overall = replace(attention.counted.skill, overall=Estimate(skill, skill, skill))
+    attention = replace(attention, counted=replace(attention.counted, skill=overall))
+    return replace(result, multi=result.multi | {"attention": attention})
 
 
 class HandMade:

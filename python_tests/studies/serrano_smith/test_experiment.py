@@ -67,6 +67,8 @@ def test_single_items_of_attention() -> None:
     np.testing.assert_allclose(table["others_alpha"], [0.25, 0.2, 0.4, 0.5, 0.5], rtol=1e-6)
     np.testing.assert_allclose(table["delta_alpha"][1:], [0.6, 0.2, 0.0, 0.0], atol=1e-6)
     assert table["others_flip_share"].tolist() == [0, 0, 1, 0, 0]
+    # The top item moves every output the most: by .046 against .030 in instance 2.
+    assert table["others_larger_share"].tolist() == [0, 0, 0, 0, 0]
     # Means: 0.6, -0.2, 0.5; without the top item -0.8, 3, 2; without the other of two -1, -0.5.
     tops = [js(0.6, -0.8), js(-0.2, 3.0), js(0.5, 2.0), 0.0, 0.0]
     np.testing.assert_allclose(table["js"], tops, atol=1e-6)
@@ -82,6 +84,9 @@ def test_single_items_of_the_gradient() -> None:
     table = frames()["single"]
     tops = table.loc[table["ranking"] == "gradient", "item"].tolist()
     assert tops == [0, 0, 1, 0, 0]
+    # Of instance 2 it is not the item that moves the output the most.
+    larger = table.loc[table["ranking"] == "gradient", "others_larger_share"]
+    assert larger.tolist() == [0, 0, 1, 0, 0]
     products = table.loc[table["ranking"] == "product", "item"].tolist()
     assert products == [0, 0, 1, 0, 0]
 
@@ -163,6 +168,22 @@ def test_aggregates(finished: Result) -> None:
     assert attention.gap.median.value == 1
     assert attention.gap.mean.value == pytest.approx(4 / 3)
     assert multi["product"].share_optimal.value == 1
+    # With the one that never flips: 1/3, 1/2, 1, 1, never, which is 1 in the mean.
+    counted = attention.counted
+    assert (counted.fraction.median.value, counted.fraction.q3.value) == (1, 1)
+    assert counted.fraction.mean.value == pytest.approx((1 / 3 + 1 / 2 + 3) / 5)
+    # The random orders: 2/3, never, 1/2, 1, never.
+    random = multi["random"].counted
+    assert (random.fraction.median.value, random.fraction.q3.value) == (1, math.inf)
+    assert random.gap.median.value == 2  # 2, never, 1 of the three
+    assert random.gap.mean.value == math.inf
+    assert random.skill.overall.value == 0
+    assert counted.skill.overall.value == pytest.approx((1 / 3 + 1 / 2 - 1 / 2) / (1 / 3 + 1 / 2))
+    assert counted.skill.undefined == 3  # of the last three, random is as good as can be
+    assert counted.skill.spread.median.value == 1  # 1 and 1
+    assert multi["minimal"].counted.skill.overall.value == 1
+    assert finished.uniform.largest.mean.value == pytest.approx((0.5 + 0.8 + 0.6 + 0.5 + 0.5) / 5)
+    assert single.expected_negative.value == 0
     assert multi["minimal"].gap.q3.value == 1
     assert finished.head == Head(classes=2, bias=(0.0, 0.0))
 

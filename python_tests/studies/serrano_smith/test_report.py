@@ -18,7 +18,7 @@ import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from report.html_page import Page
-from studies.serrano_smith.hand_made import HandMade
+from studies.serrano_smith.hand_made import HandMade, with_skill
 
 from fastattnerase import AttentionBatch
 from fastattnerase.report.figures import FORMATS
@@ -147,7 +147,8 @@ def test_words_tell_why_few_flip(results: list[Result]) -> None:
 
 def test_words_warn_of_a_model_with_one_decision(tmp_path: Path) -> None:
     run = experiment.run(HandMade(rows=[0, 2, 3]), FAST, tmp_path, name="x")
-    [notice] = sentences.notices(run)
+    even, notice = sentences.notices(run)
+    assert even.startswith("Attention is nearly uniform: its mean divergence")
     assert notice.startswith("The model decides “good” for every instance")
 
 
@@ -156,31 +157,34 @@ def test_words_name_the_proof_where_it_applies(results: list[Result]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gaps", "known", "words"),
+    ("gaps", "skill", "known", "words"),
     [
-        ([1, 1, 9], 3, "attention is a good guide to what decides: erasing by it flips 67\u00a0% "
-         "with as few items as the smallest set."),
-        ([1, 1.1, 1.1], 3, "good guide to what decides: erasing by it needs 1.1× the items"),
-        ([1, 2, 9], 3, "a fair guide, not an optimal one: erasing by it needs 2.0× the items of "
-         "the smallest set (median), and no more than it in 33\u00a0%."),
-        ([1, 2.1, 9], 3, "a poor guide to what decides: erasing by it needs 2.1× the items"),
+        ([1, 1, 9], 0.9, 3, "attention is a good guide to what decides: its skill is 0.90 (0: a "
+         "random order, 1: the smallest sets), and erasing by it flips 67\u00a0% with as few items "
+         "as the smallest set."),
+        ([1, 2, 9], 0.5, 3, "a fair guide, not an optimal one: its skill is 0.50 (0: a random "
+         "order, 1: the smallest sets), and erasing by it needs 2.0× the items of the smallest set "
+         "(median), and no more than it in 33\u00a0%."),
+        # The ratio does not decide: it cannot be large where the smallest set is most of a text.
+        ([1, 1.2, 1.2], 0.49, 3, "a poor guide to what decides: its skill is 0.49 (0: a random "
+         "order, 1: the smallest sets), and erasing by it needs 1.2× the items"),
+        ([4, 5, 9], 0.95, 3, "a good guide to what decides: its skill is 0.95"),
         # The group comes first, and its size.
-        ([1, 1, 9], 6, "Erasing some, not all, items can flip 50\u00a0% of the decisions (3 of 6). "
-         "Among these, attention is a good guide"),
-        ([INF, INF], 2, "(2 of 2). Erasing by attention flips none of these: other items would."),
-        # A tenth flips, and that at once: no good guide.
-        ([1] + [INF] * 9, 10, "poor guide to what decides: erasing by it never flips 90\u00a0%, "
-         "although other items would."),
-        ([1, 1.2, INF], 3, "attention is a fair guide"),
-        ([1, INF], 2, "poor guide to what decides: erasing by it never flips 50\u00a0%"),
-        ([1, 1, INF, 3], 4, "attention is a fair guide"),
-        ([1, 1, INF], 3, "good guide to what decides: erasing by it flips 67\u00a0% with as few"),
-        ([], 10, "Nothing to choose"),
-        ([], 0, "The smallest sets are not known here"),
+        ([1, 1, 9], 0.9, 6, "Erasing some, not all, items can flip 50\u00a0% of the decisions (3 "
+         "of 6). Among these, attention is a good guide"),
+        ([INF, INF], -1.0, 2, "(2 of 2). Erasing by attention flips none of these: other items "
+         "would."),
+        ([1] + [INF] * 9, -0.2, 10, "poor guide to what decides: its skill is -0.20 (0: a random "
+         "order, 1: the smallest sets), and erasing by it never flips 90\u00a0%, although other "
+         "items would."),
+        ([], 0.0, 10, "Nothing to choose"),
+        ([], 0.0, 0, "The smallest sets are not known here"),
     ],
 )  # fmt: skip
-def test_verdicts(results: list[Result], gaps: list[float], known: int, words: str) -> None:
-    made = made_up(results[0], gaps, 10, known, against_random=(9, 0, 0.004))
+def test_verdicts(
+    results: list[Result], gaps: list[float], skill: float, known: int, words: str
+) -> None:
+    made = made_up(with_skill(results[0], skill), gaps, 10, known, against_random=(9, 0, 0.004))
     assert words in sentences.verdict(made)
 
 
@@ -228,7 +232,7 @@ def made_up(
 def test_what_is_no_better_than_chance_is_no_guide(
     results: list[Result], fewer: int, more: int, p: float, start: str
 ) -> None:
-    made = made_up(results[0], [1, 1, 1], 20, 3, against_random=(fewer, more, p))
+    made = made_up(with_skill(results[0], 0.95), [1, 1, 1], 20, 3, against_random=(fewer, more, p))
     assert re.match(start, sentences.verdict(made))
     assert ("not told apart" in sentences._against_random(made)) == (p > 0.05)
 
@@ -296,7 +300,7 @@ def test_what_never_flips_is_an_infinite_gap(results: list[Result], tmp_path: Pa
     assert run.gaps("attention").tolist() == [INF]
     assert run.gaps("minimal").tolist() == [1]
     assert sentences.typical_gap(run, "attention") == INF
-    assert sentences.times(INF) == "∞"
+    assert sentences.times(INF) == "never"
     assert "Erasing by attention flips none of these" in sentences.verdict(run)
 
 

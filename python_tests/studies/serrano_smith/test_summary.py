@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from studies.serrano_smith.hand_made import HandMade
+from studies.serrano_smith.hand_made import HandMade, with_skill
 
 from fastattnerase.runs.rundir import read_json, write_json
 from fastattnerase.sources import Chunk
@@ -33,6 +33,7 @@ def made(
     gaps: list[float],
     *,
     source: dict[str, object],
+    skill: float = 0.95,
     wins: tuple[int, int, float] = (9, 0, 0.004),
     **counts: object,
 ) -> Result:
@@ -56,38 +57,45 @@ def made(
         "counts": replace(result.counts, smallest_set=sets, **counts),
         "pairs": {("attention", "random"): pair},
     }
-    return Made(**vars(result) | changes)
+    return Made(**vars(with_skill(result, skill)) | changes)
 
 
 WORDS = {"item": "words"}
 
 
 @pytest.mark.parametrize(
-    ("gaps", "wins", "sentence"),
+    ("gaps", "skill", "wins", "sentence"),
     [
         (
             [1, 1, 1, 9],
+            0.934,
             (9, 0, 0.004),
             "Attention is a good guide to what this model decides by: of the 4 texts whose "
             "decision removing some of their words can change, removing the words with the most "
-            "attention first changes 75\u00a0% with as few words as possible.",
+            "attention first changes 75\u00a0% with as few words as possible. "
+            "It saves 93\u00a0% of the words that a random order removes needlessly.",
         ),
         (
             [1, 2.4, 9],
+            0.41,
             (9, 0, 0.004),
             "Attention is a poor guide to what this model decides by: in the 3 texts whose "
             "decision removing some of their words can change, removing the words with the most "
-            "attention first typically takes 2.4 times as many words as needed.",
+            "attention first typically takes 2.4 times as many words as needed. It "
+            "saves 41\u00a0% of the words that a random order removes needlessly.",
         ),
         (
             [1, INF, INF],
+            -0.3,
             (9, 0, 0.004),
             "Attention is a poor guide to what this model decides by: of the 3 texts whose "
             "decision removing some of their words can change, removing the words with the most "
-            "attention first never changes 67\u00a0%, although removing others would.",
+            "attention first never changes 67\u00a0%, although removing others would. It "
+            "saves none of the words that a random order removes needlessly.",
         ),
         (
             [1, 1],
+            0.95,
             (9, 2, 0.07),
             "Attention tells no more than chance what this model decides by: of the 20 texts whose "
             "decision either changes, removing the words with the most attention first takes fewer "
@@ -96,6 +104,7 @@ WORDS = {"item": "words"}
         ),
         (
             [1, 1],
+            0.95,
             (1, 15, 0.0005),
             "Attention misleads about what this model decides by: of the 20 texts whose decision "
             "either changes, removing the words with the most attention first takes fewer words "
@@ -103,6 +112,7 @@ WORDS = {"item": "words"}
         ),
         (
             [],
+            0.95,
             (9, 0, 0.004),
             "Attention has nothing to point at: no decision changes while any of the words are "
             "left.",
@@ -110,9 +120,13 @@ WORDS = {"item": "words"}
     ],
 )
 def test_a_sentence_for_a_reader_who_has_not_read_the_paper(
-    finished: Result, gaps: list[float], wins: tuple[int, int, float], sentence: str
+    finished: Result,
+    gaps: list[float],
+    skill: float,
+    wins: tuple[int, int, float],
+    sentence: str,
 ) -> None:
-    assert summarise([made(finished, gaps, source=WORDS, wins=wins)]).models == (
+    assert summarise([made(finished, gaps, source=WORDS, skill=skill, wins=wins)]).models == (
         ("mine", sentence),
     )
 
@@ -178,7 +192,7 @@ def test_a_run_of_before_has_no_majority_and_opens(finished: Result, tmp_path: P
 
 
 def test_steps_are_told_once_and_the_most_urgent_first(finished: Result) -> None:
-    poor = made(finished, [1, 5, 9], source={"tensors": "layer"}, compared_with_model=0)
+    poor = made(finished, [1, 5, 9], source={"tensors": "layer"}, skill=0.3, compared_with_model=0)
     other = replace(poor, run=replace(poor.run, name="other {names}"))
     steps = summarise([poor, other]).next_steps
     assert [step.split()[0] for step in steps] == ["Store", "Do", "Erase"]

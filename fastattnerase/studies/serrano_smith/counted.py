@@ -1,0 +1,156 @@
+"""Rankings with every instance counted: one that a ranking never flips is beyond every fraction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastattnerase.extras import needs
+from fastattnerase.measures.skill import skill
+from fastattnerase.statistics.bootstrap import UNDEFINED, Bootstrap, Estimate
+from fastattnerase.studies.serrano_smith.instance_tables import read_columns
+
+with needs("text"):
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and quartiles of a quantity, each with its interval."""
+
+    mean: Estimate
+    q1: Estimate
+    median: Estimate
+    q3: Estimate
+
+
+UNKNOWN = Spread(UNDEFINED, UNDEFINED, UNDEFINED, UNDEFINED)
+
+
+@dataclass(frozen=True)
+class Skills:
+    """How much of what separates a random order from the smallest sets a ranking gains.
+
+    Attributes:
+        overall: over all instances together (`measures.skill`).
+        undefined: instances in which a random order is as good as the smallest set.
+        spread: of the instances' own, where defined.
+    """
+
+    overall: Estimate = UNDEFINED
+    undefined: int = 0
+    spread: Spread = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A ranking over all analysed instances, those that it never flips included.
+
+    Attributes:
+        fraction: of items erased at the first flip. Quartiles have never as beyond every fraction,
+            and are infinite where they are among those; the mean has it as 1, everything.
+        gap: items erased over those of the smallest set, over the instances of `choosable`; never
+            is infinite, in the mean as well.
+        skill: against a random order and the smallest sets; undefined where these are unknown.
+    """
+
+    fraction: Spread = UNKNOWN
+    gap: Spread = UNKNOWN
+    skill: Skills = Skills()
+
+
+def choosable(smallest: pd.Series[float]) -> NDArray[np.bool_]:
+    """Find the instances in which a ranking can do better or worse than another.
+
+    Where nothing less than erasing every item flips, or no set does, all rankings are equally
+    good; gaps to the smallest set are summarised over the others.
+
+    Args:
+        smallest: `[N]`, fraction of the items in each smallest set, NaN where there is none.
+
+    Returns:
+        `[N]`: true where the smallest set exists and is not everything.
+    """
+    return np.asarray(smallest < 1)  # NaN is not
+
+
+def smallest_sets(folder: Path) -> pd.Series[float]:
+    """Read the fractions of the smallest sets, NaN where there is none; empty where unknown."""
+    table = read_columns(folder, "multi", ["first_flip", "fraction"], "minimal")
+    return table["fraction"].where(table["first_flip"] > 0)
+
+
+def count_all(folder: Path, bootstrap: Bootstrap) -> Callable[[str], Counted]:
+    """Prepare to describe rankings over all analysed instances, from the tables of a run.
+
+    Args:
+        folder: holds `multi.parquet`.
+        bootstrap: draws the intervals.
+
+    Returns:
+        What describes a ranking by its name: three samples, and two more where smallest sets are
+        known.
+    """
+    random, smallest = _by_order(folder, "random", "fraction"), smallest_sets(folder)
+    chosen, sizes = choosable(smallest), np.asarray(smallest, dtype=np.float64)
+
+    def describe(ranking: str) -> Counted:
+        fraction = _by_order(folder, ranking, "fraction")  # [N, orders]
+        known = len(smallest) == len(fraction)
+        gap = _by_order(folder, ranking, "gap")[chosen if known else slice(0)]
+        everything = np.where(np.isnan(fraction), 1.0, fraction).mean(axis=1, keepdims=True)
+        [mean] = bootstrap.means(everything)
+        quartiles = with_never(fraction, bootstrap)
+        return Counted(
+            Spread(mean, quartiles.q1, quartiles.median, quartiles.q3),
+            with_never(gap, bootstrap),
+            _skill(fraction, random, sizes, bootstrap) if known else Skills(),
+        )
+
+    return describe
+
+
+def with_never(values: Floats, bootstrap: Bootstrap) -> Spread:
+    """Describe a sample in which NaN is never, beyond every number.
+
+    Args:
+        values: `[N]` or `[N, K]`.
+        bootstrap: draws the intervals.
+
+    Returns:
+        Mean and quartiles, infinite where they are among what never is.
+    """
+    estimates = bootstrap.summarise(np.where(np.isnan(values), np.inf, values))
+    return Spread(*(estimates[key] for key in ("mean", "q1", "median", "q3")))
+
+
+def largest_weight(folder: Path, bootstrap: Bootstrap) -> Spread:
+    """Describe the largest attention weight of each analysed instance of a run."""
+    table = read_columns(folder, "single", ["alpha"], "attention")
+    estimates = bootstrap.summarise(table["alpha"].to_numpy())
+    return Spread(*(estimates[key] for key in ("mean", "q1", "median", "q3")))
+
+
+def _skill(ranking: Floats, random: Floats, smallest: Floats, bootstrap: Bootstrap) -> Skills:
+    found = skill(ranking, random, smallest)
+    estimates = bootstrap.summarise(found.values)
+    return Skills(
+        bootstrap.ratio(found.gained, found.possible),
+        found.undefined,
+        Spread(*(estimates[key] for key in ("mean", "q1", "median", "q3"))),
+    )
+
+
+def _by_order(folder: Path, ranking: str, column: str) -> Floats:
+    """Read a column by instance and random order, NaN where the decision never changes."""
+    table = read_columns(folder, "multi", ["order", "first_flip", column], ranking)
+    values = table[column].where(table["first_flip"] > 0)
+    orders = 1 if table.empty else int(table["order"].max()) + 1
+    columns = [values[table["order"] == order].to_numpy(np.float64) for order in range(orders)]
+    return np.stack(columns, axis=1)  # [N, orders]
