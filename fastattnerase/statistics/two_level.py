@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastattnerase.statistics.bootstrap import (
     SUMMARY,
@@ -69,12 +70,11 @@ class SeedBootstrap(Bootstrap):
 
     Args:
         sizes: instances of each seed; samples hold the rows of the first seed, then of the next.
+            Seeds without instances are as if they were not there.
         seed: of the resampling.
         resamples: number of resamples.
         confidence: coverage of the intervals.
-
-    Raises:
-        ValueError: no seed, or one without instances.
+        tell: called after each sample that was described.
 
     Source:
         A. Davison and D. Hinkley, Bootstrap Methods and their Application, 1997, section 3.8
@@ -96,11 +96,21 @@ class SeedBootstrap(Bootstrap):
         seed: int,
         resamples: int = 1000,
         confidence: float = 0.95,
+        tell: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(seed=seed, resamples=resamples, confidence=confidence)
-        if len(sizes) == 0 or min(sizes) < 1:
-            raise ValueError(f"sizes: given {tuple(sizes)}, needed one seed or more with instances")
-        self.sizes = tuple(int(size) for size in sizes)
+        super().__init__(seed=seed, resamples=resamples, confidence=confidence, tell=tell)
+        self.sizes = tuple(int(size) for size in sizes if size)
+
+    def of(self, rows: NDArray[np.bool_]) -> SeedBootstrap:
+        """Give the bootstrap of a part of the rows, `[N]`: seeds keep those of theirs."""
+        parts = np.split(rows, np.cumsum(self.sizes)[:-1])
+        return SeedBootstrap(
+            [int(part.sum()) for part in parts],
+            seed=self.seed,
+            resamples=self.resamples,
+            confidence=self.confidence,
+            tell=self._tell,
+        )
 
     def difference(
         self, first: Floats, second: Floats, statistic: Statistic = "median"
@@ -125,14 +135,9 @@ class SeedBootstrap(Bootstrap):
             >>> found.estimate.value, found.p
             (3.5, 0.02)
         """
-        place = SUMMARY.index(statistic)
-        values = [
-            np.concatenate([describe(counts)[:, place] for counts in self._with_sample()])
-            for describe in (describer(first), describer(second))
-        ]  # each [1 + R]
-        same = np.isinf(values[0]) & (values[0] == values[1])
-        with np.errstate(invalid="ignore"):
-            return self._compared(np.where(same, 0.0, values[0] - values[1]), 0.0)
+        return self.compared(
+            less(self.values(first, statistic), self.values(second, statistic)), 0.0
+        )
 
     def against(self, sample: Floats, null: float, statistic: Statistic = "mean") -> Comparison:
         """Compare a statistic of a sample with a number.
@@ -151,12 +156,15 @@ class SeedBootstrap(Bootstrap):
             >>> SeedBootstrap((2, 2), seed=0, resamples=99).against(np.ones(4), 0.5).p
             0.02
         """
-        place, describe = SUMMARY.index(statistic), describer(sample)
-        values = np.concatenate([describe(counts)[:, place] for counts in self._with_sample()])
-        return self._compared(values, null)
+        return self.compared(self.values(sample, statistic), null)
 
-    def _compared(self, values: Floats, null: float) -> Comparison:
-        """Compare the sample's value, the first of `[1 + R]`, with a number."""
+    def values(self, sample: Floats, statistic: Statistic) -> Floats:
+        """Compute a statistic of a sample and of its resamples, `[1 + R]`, the sample's first."""
+        place, describe = SUMMARY.index(statistic), describer(sample)
+        return np.concatenate([describe(counts)[:, place] for counts in self._with_sample()])
+
+    def compared(self, values: Floats, null: float) -> Comparison:
+        """Compare the sample's value with a number; `values` are those of `values`, `[1 + R]`."""
         estimate = self._estimate(float(values[0]), values[1:])
         if estimate.value is None:
             return Comparison(UNDEFINED, None)
@@ -171,6 +179,8 @@ class SeedBootstrap(Bootstrap):
         yield from self._counts(size)
 
     def _draw(self, size: int) -> Iterator[Counts]:
+        if size != sum(self.sizes):
+            raise ValueError(f"sample: given {size} rows, needed those of {self.sizes} instances")
         if len(self.sizes) == 1:
             yield from super()._draw(size)
             return
@@ -186,6 +196,17 @@ class SeedBootstrap(Bootstrap):
             cells = np.bincount(resample * size + rows, minlength=len(drawn) * size)
             # No row is drawn 65,536 times: it takes as many seeds.
             yield cells.reshape(len(drawn), size).astype(np.uint16)
+
+
+def less(first: Floats, second: Floats) -> Floats:
+    """Subtract, `first − second`; where both are infinite alike the difference is 0.
+
+    >>> less(np.array([np.inf, np.inf, 3.0]), np.array([np.inf, 1.0, 1.0])).tolist()
+    [0.0, inf, 2.0]
+    """
+    same = np.isinf(first) & (first == second)
+    with np.errstate(invalid="ignore"):
+        return np.where(same, 0.0, first - second)
 
 
 def spread(values: Sequence[float]) -> SeedSpread:

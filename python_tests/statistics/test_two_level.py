@@ -168,7 +168,15 @@ def test_spread_over_seeds() -> None:
         spread([])
 
 
-def test_seeds_need_instances() -> None:
-    for sizes in ((), (3, 0)):
-        with pytest.raises(ValueError, match="sizes: given"):
-            SeedBootstrap(sizes, seed=0)
+def test_a_part_of_the_rows_keeps_their_seeds() -> None:
+    whole = SeedBootstrap((3, 2, 4), seed=0, resamples=30)
+    rows = np.array([1, 0, 1, 0, 0, 1, 1, 1, 0], dtype=bool)
+    part = whole.of(rows)
+    assert part.sizes == (2, 3)  # the second seed has none
+    sample = np.arange(9.0)
+    assert part.means(sample[rows, None]) == SeedBootstrap((2, 3), seed=0, resamples=30).means(
+        sample[rows, None]
+    )
+    assert whole.of(np.zeros(9, dtype=bool)).means(np.zeros((0, 1))) == [Estimate(None, None, None)]
+    with pytest.raises(ValueError, match="sample: given 4 rows, needed those of"):
+        part.summarise(sample[:4])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 import fastattnerase as fae
 from fastattnerase.extras import needs
 from fastattnerase.statistics.bootstrap import Bootstrap
-from fastattnerase.statistics.paired import compare
+from fastattnerase.statistics.paired import Paired, compare
 from fastattnerase.statistics.shares import majority
+from fastattnerase.statistics.two_level import SeedBootstrap
 from fastattnerase.studies.serrano_smith.config import (
     CELLS,
     EXCLUSIONS,
@@ -60,6 +62,7 @@ def aggregate(
     head: Head,
     exhibits: tuple[Exhibit, ...],
     report: Callable[[int, int], None] = lambda done, total: None,
+    sizes: Sequence[int] = (),
 ) -> Aggregates:
     """Summarise the per-instance tables of a run directory, with bootstrap intervals.
 
@@ -69,6 +72,9 @@ def aggregate(
         head: of the classifier.
         exhibits: documents to show.
         report: told how many samples have their intervals, of how many.
+        sizes: analysed instances of each seed, where the tables hold those of several, one seed
+            after the other. Intervals and the levels of tests are then those of seeds and
+            instances (`statistics.two_level`).
 
     Returns:
         The aggregates. Instances that never flip are left out of fraction, mass and gap for each
@@ -88,7 +94,7 @@ def aggregate(
         done += 1
         report(done, samples)
 
-    bootstrap = Bootstrap(
+    bootstrap = (partial(SeedBootstrap, sizes) if len(sizes) > 1 else Bootstrap)(
         seed=config.seed, resamples=config.resamples, confidence=config.confidence, tell=tell
     )
     report(done, samples)
@@ -174,11 +180,9 @@ def _pairs(config: Config, flips: dict[str, Ints], bootstrap: Bootstrap) -> Iter
         x, y = np.where(a > 0, a, never), np.where(b > 0, b, never)
         outcome = np.stack([judged & (x < y), judged & (y < x), judged & (x == y)], axis=1)
         wins, losses, ties = (int(count) for count in outcome.sum(axis=0))
-        sign, mcnemar = (
-            compare(wins, losses),
-            compare(int(((a > 0) & (b < 0)).sum()), int(((b > 0) & (a < 0)).sum())),
-        )
-        share, _, _ = bootstrap.means(outcome[judged])
+        sign = _test(outcome[:, 0], outcome[:, 1], bootstrap)
+        mcnemar = _test((a > 0) & (b < 0), (b > 0) & (a < 0), bootstrap)
+        share, _, _ = bootstrap.of(judged).means(outcome[judged])
         best = optimal[judged] if len(optimal) else np.zeros(int(judged.sum()), dtype=np.int64)
         yield Pair(
             first=first,
@@ -201,6 +205,16 @@ def _pairs(config: Config, flips: dict[str, Ints], bootstrap: Bootstrap) -> Iter
             if not len(best) or not len(optimal)
             else float((np.minimum(x, y)[judged] == best).mean()),
         )
+
+
+def _test(first: NDArray[np.bool_], second: NDArray[np.bool_], bootstrap: Bootstrap) -> Paired:
+    """Test which of two happens in more instances; of several seeds by the bootstrap's level."""
+    test = compare(int(first.sum()), int(second.sum()))
+    if isinstance(bootstrap, SeedBootstrap) and len(first):
+        p = bootstrap.against(first.astype(np.float64) - second, 0.0).p
+        assert p is not None  # a mean of numbers is one
+        return test._replace(p_mcnemar=p, p_sign=p, exact=False)
+    return test
 
 
 def _single(folder: Path, ranking: str, smallest: Ints, bootstrap: Bootstrap) -> SingleWeight:
@@ -228,7 +242,8 @@ def _single(folder: Path, ranking: str, smallest: Ints, bootstrap: Bootstrap) ->
     expected_delta_js = (table["js"] - table["others_js"]).to_numpy()
 
     any_item = (smallest == 1)[:, None]  # [N, 1], or [0, 1] where smallest sets are not known
-    test = compare(int(drawn[:, 1].sum()), int(drawn[:, 2].sum()))
+    known = np.full(len(table), len(smallest) > 0)
+    test = _test(drawn[:, 1], drawn[:, 2], bootstrap)
     return SingleWeight(
         ranking=ranking,
         instances=len(table),
@@ -244,7 +259,7 @@ def _single(folder: Path, ranking: str, smallest: Ints, bootstrap: Bootstrap) ->
         p_mcnemar=test.p_mcnemar,
         p_sign=test.p_sign,
         # The gold standard of this test: how often some item flips the decision alone.
-        share_any_item_flips=bootstrap.means(any_item)[0],
+        share_any_item_flips=bootstrap.of(known).means(any_item)[0],
         delta_js=_spread(delta_js, bootstrap),
         delta_alpha=_spread(table["delta_alpha"].to_numpy(), bootstrap),
         expected_delta_js=_spread(expected_delta_js, bootstrap),
@@ -260,7 +275,8 @@ def _multi(
     choice: NDArray[np.bool_],
     bootstrap: Bootstrap,
 ) -> Iterator[MultiWeight]:
-    common = np.stack([flips[ranking] > 0 for ranking in RANKINGS]).all(axis=0)  # [N]
+    flipped_by = np.stack([flips[ranking] > 0 for ranking in RANKINGS])  # [4, N]
+    common = np.asarray(flipped_by.all(axis=0))  # [N]
     counted = count_all(folder, bootstrap)
     for ranking in rankings:
         table = read_columns(
@@ -290,9 +306,9 @@ def _multi(
             never=int((table["first_flip"] < 0).sum()),
             fraction=_spread(fraction, bootstrap),
             mass=_spread(column("mass"), bootstrap),
-            gap=_spread(gap, bootstrap),
+            gap=_spread(gap, bootstrap.of(choice)),
             share_flipped=bootstrap.means(flipped)[0],
-            common=_spread(fraction[common], bootstrap),
-            share_optimal=bootstrap.means(optimal)[0],
+            common=_spread(fraction[common], bootstrap.of(common)),
+            share_optimal=bootstrap.of(choice).means(optimal)[0],
             counted=counted(ranking),
         )

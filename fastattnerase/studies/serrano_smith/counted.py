@@ -103,13 +103,14 @@ def count_all(folder: Path, bootstrap: Bootstrap) -> Callable[[str], Counted]:
     def describe(ranking: str) -> Counted:
         fraction = _by_order(folder, ranking, "fraction")  # [N, orders]
         known = len(smallest) == len(fraction)
-        gap = _by_order(folder, ranking, "gap")[chosen if known else slice(0)]
+        judged = chosen if known else np.zeros(len(fraction), dtype=bool)
+        gap = _by_order(folder, ranking, "gap")[judged]
         everything = np.where(np.isnan(fraction), 1.0, fraction).mean(axis=1, keepdims=True)
         [mean] = bootstrap.means(everything)
         quartiles = with_never(fraction, bootstrap)
         return Counted(
             Spread(mean, quartiles.q1, quartiles.median, quartiles.q3),
-            with_never(gap, bootstrap),
+            with_never(gap, bootstrap.of(judged)),
             _skill(fraction, random, sizes, bootstrap) if known else Skills(),
         )
 

@@ -20,6 +20,7 @@ from fastattnerase.studies.serrano_smith import (
     full_figures,
     judgement,
     paper_figures,
+    seed_rows,
     sentences,
 )
 from fastattnerase.studies.serrano_smith.config import (
@@ -91,7 +92,12 @@ _EXCLUDED = {
 }
 
 
-def build(results: Sequence[Result], folder: Path, report: Report = silent) -> Path:
+def build(
+    results: Sequence[Result],
+    folder: Path,
+    report: Report = silent,
+    of_seeds: Sequence[Result] = (),
+) -> Path:
     """Write a report on one run or several, side by side.
 
     Args:
@@ -99,6 +105,8 @@ def build(results: Sequence[Result], folder: Path, report: Report = silent) -> P
         folder: where to: `report.html`, `figures/*.{png,svg,pdf}`, `tables/*.{csv,tex}`, and in
             `paper` the paper's figures as PNG and PDF and its tables as CSV and LaTeX.
         report: told how many figures are drawn and tables written, of how many.
+        of_seeds: the runs that `results` join, where these are of several seeds each; for rows of
+            their own in the tables.
 
     Returns:
         The page's path.
@@ -137,7 +145,7 @@ def build(results: Sequence[Result], folder: Path, report: Report = silent) -> P
         better.append(_picture(folder / "figures" / f"{name}.png", _CAPTIONS[name]))
     panels = {result.run.name: _panels(result, drawn) for result in results}
     medians = [picture for picture in better if picture["name"] == "figure-10-medians"]
-    paper_form, own = paper_tables(grid), tables(results)
+    paper_form, own = paper_tables(grid), tables(results, of_seeds)
     made = [
         (folder / place / name, table)
         for place, of_place in (("tables", own), ("paper", paper_form))
@@ -157,6 +165,7 @@ def build(results: Sequence[Result], folder: Path, report: Report = silent) -> P
             "number": sentences.number,
             "times": sentences.times,
             "count": _count,
+            "endless": seed_rows.endless,
         },
         models=[
             _model(result, plain, panels[result.run.name], MOST_BYTES // len(results))
@@ -165,6 +174,7 @@ def build(results: Sequence[Result], folder: Path, report: Report = silent) -> P
             )
         ],
         next_steps=summary.next_steps,
+        over_seeds=[row for result in results for row in seed_rows.shown(result)],
         medians=medians[0] if len(results) > _PANELS else None,
         kept=KEPT,
         most_bytes=MOST_BYTES,

@@ -13,6 +13,7 @@ from fastattnerase.extras import needs
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record
 from fastattnerase.statistics.bootstrap import UNDEFINED, Bootstrap, Estimate
+from fastattnerase.statistics.two_level import SeedSpread
 from fastattnerase.studies.serrano_smith.config import FORMAT, KIND, Config
 from fastattnerase.studies.serrano_smith.counted import (
     UNKNOWN,
@@ -167,7 +168,8 @@ class SingleWeight:
             the random item is the top one), in exact expectation.
         mcnemar: McNemar's statistic of the cells in which one of the two flips alone.
         p_mcnemar: its probability.
-        p_sign: of the exact sign test.
+        p_sign: of the exact sign test. Both are the level of the bootstrap of seeds and instances
+            where the run joins those of several seeds.
         share_any_item_flips: instances in which some item flips the decision alone.
         delta_js: of `JS(p, q_top) − JS(p, q_random)`.
         delta_alpha: of the difference of their weights.
@@ -255,7 +257,7 @@ class Pair:
         times_as_many: `first_smaller` over `second_smaller`; None over 0.
         p_sign: of the exact sign test of the two.
         mcnemar: McNemar's statistic of the instances that one of the two flips alone.
-        p_mcnemar: its probability.
+        p_mcnemar: its probability; both levels as those of `SingleWeight`.
         flips_only_first: judged ones that the second never flips.
         flips_only_second: judged ones that the first never flips.
         share_optimal: judged ones in which the better of the two is as short as possible.
@@ -324,6 +326,30 @@ class Exhibit:
 
 
 @dataclass(frozen=True)
+class OverSeeds:
+    """A number of several runs that differ in the seed alone.
+
+    Attributes:
+        quantity: which: `accuracy`; means over instances of `uniform_kl` and `largest_weight`;
+            shares of instances, `flips`, `negative_delta_js`, `only_top` and `only_random` (which
+            of the two flips alone), `gradient_first` and `product_first` (needs fewer items than
+            attention, of those that either flips); `fraction_median`, what never flips counted as
+            beyond every fraction.
+        ranking: of which; empty where of none.
+        estimate: over the instances of all seeds, with the interval of seeds and instances.
+        values: of each seed; None where undefined, infinite where the median is among what never
+            flips.
+        spread: of these values.
+    """
+
+    quantity: str
+    ranking: str
+    estimate: Estimate
+    values: tuple[float | None, ...]
+    spread: SeedSpread
+
+
+@dataclass(frozen=True)
 class Aggregates:
     """What result.json holds; see `Result`."""
 
@@ -334,6 +360,7 @@ class Aggregates:
     pairs: tuple[Pair, ...]
     head: Head
     exhibits: tuple[Exhibit, ...]
+    over_seeds: tuple[OverSeeds, ...] = ()
 
 
 # --- a finished run ------------------------------------------------------------------------------
@@ -353,6 +380,7 @@ class Result:
         pairs: comparisons by the names of both rankings.
         head: classes and bias.
         exhibits: documents to look at.
+        over_seeds: how numbers differ, where this is the runs of several seeds joined.
     """
 
     folder: Path
@@ -364,6 +392,16 @@ class Result:
     pairs: dict[tuple[str, str], Pair]
     head: Head
     exhibits: tuple[Exhibit, ...]
+    over_seeds: tuple[OverSeeds, ...] = ()
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the models, more than one where runs are joined; none where unknown."""
+        source = self.run.source
+        config = source.get("model_config")
+        known = [source, config if isinstance(config, dict) else {}]
+        one = [about["seed"] for about in known if "seed" in about]
+        return tuple(source.get("seeds", one[:1]))
 
     def table(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
         """Read a per-instance table: `instances`, `single`, `multi`, `erased`; `items` if asked."""
@@ -433,6 +471,7 @@ run.json
         {(record.first, record.second): record for record in aggregates.pairs},
         aggregates.head,
         aggregates.exhibits,
+        aggregates.over_seeds,
     )
 
 

@@ -366,14 +366,16 @@ def _against_random(result: Result) -> str:
     if pair.judged == 0:
         return ""
     better = pair.first_smaller > pair.second_smaller
+    several = len(result.seeds) > 1
+    test = "bootstrap of seeds and instances" if several else "sign test"
     if pair.p_sign > CHANCE:
         text = "Attention is not told apart from a random order"
     else:
         text = f"Attention is a {'better' if better else 'worse'} guide than a random order"
     return (
         f"{text}: it needs fewer items in {pair.first_smaller:,} of the {pair.judged:,} decisions "
-        f"that either flips, more in {pair.second_smaller:,} and as many in {pair.ties:,} (sign "
-        f"test, p {pair.p_sign:.2g})."
+        f"that either flips, more in {pair.second_smaller:,} and as many in {pair.ties:,} ({test}, "
+        f"p {pair.p_sign:.2g})."
     )
 
 

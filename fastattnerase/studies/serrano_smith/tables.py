@@ -25,20 +25,23 @@ MAJORITY = "Always the most frequent class"
 STATISTICS = ("mean", "q1", "median", "q3")
 
 
-def tables(results: Sequence[Result]) -> dict[str, pd.DataFrame]:
+def tables(results: Sequence[Result], of_seeds: Sequence[Result] = ()) -> dict[str, pd.DataFrame]:
     """Make every table of a report.
 
     Args:
         results: finished runs.
+        of_seeds: the runs of one seed each that `results` join; they have rows after these.
 
     Returns:
         By name: `models`, `multi_weight`, `single_weight`, `contingency`, `pairs`, `exclusions`
-        and `findings`. Estimates take three columns: the value, `…_low` and `…_high`, the ends of
-        its interval. In `multi_weight`, `all_…` are over all instances, one that a ranking never
-        flips as beyond every fraction and gap (`inf`; in the mean of fractions as 1), and
-        `fraction_…`, `mass_…` and `gap_…` over those that it flips, the paper's convention;
-        `flipped` and `never` are instances, the mean over random orders. How far from the exact
-        smallest set: `all_gap_…`, `skill` and `share_optimal` in `multi_weight`, `share_optimal` of
+        and `findings`, and of several seeds `seeds`: each number over all of them (`all`), its
+        mean, standard deviation and ends over the seeds, and that of each (`OverSeeds`). Estimates
+        take three columns: the value, `…_low` and `…_high`, the ends of its interval. In
+        `multi_weight`, `all_…` are over all instances, one that a ranking never flips as beyond
+        every fraction and gap (`inf`; in the mean of fractions as 1), and `fraction_…`, `mass_…`
+        and `gap_…` over those that it flips, the paper's convention; `flipped` and `never` are
+        instances, the mean over random orders. How far from the exact smallest set:
+        `all_gap_…`, `skill` and `share_optimal` in `multi_weight`, `share_optimal` of
         the better ranking in `pairs`, `any_item_flips`, the share in which some item flips the
         decision alone, in the two single-weight tables.
 
@@ -55,8 +58,8 @@ def tables(results: Sequence[Result]) -> dict[str, pd.DataFrame]:
         "pairs": [],
         "exclusions": [],
     }
-    for result in results:
-        name = {"model": result.run.name}
+    for result in (*results, *of_seeds):
+        name = {"model": result.run.name, "seed": " ".join(map(str, result.seeds))}
         rows["models"].append(name | _model(result))
         rows["multi_weight"] += [name | row for row in _multi(result)]
         rows["single_weight"] += [name | row for row in _single(result)]
@@ -67,7 +70,25 @@ def tables(results: Sequence[Result]) -> dict[str, pd.DataFrame]:
         finding._replace(corpus=finding.corpus or UNKNOWN)._asdict()
         for finding in findings(arrange(results))
     ]
-    return {table: pd.DataFrame(records) for table, records in (rows | {"findings": found}).items()}
+    made = {table: pd.DataFrame(records) for table, records in (rows | {"findings": found}).items()}
+    joined = [row for result in results for row in _over_seeds(result)]
+    return made | ({"seeds": pd.DataFrame(joined)} if joined else {})
+
+
+def _over_seeds(result: Result) -> Iterator[dict[str, Any]]:
+    for record in result.over_seeds:
+        yield {
+            "model": result.run.name,
+            "quantity": record.quantity,
+            "ranking": record.ranking,
+            "seeds": record.spread.seeds,
+            **_flat("all", record.estimate),
+            "mean": record.spread.mean,
+            "sd": record.spread.sd,
+            "least": record.spread.least,
+            "most": record.spread.most,
+            "by_seed": " ".join("–" if v is None else f"{v:.4g}" for v in record.values),
+        }
 
 
 def _flat(name: str, estimate: Estimate) -> dict[str, float | None]:
@@ -134,10 +155,18 @@ def _single(result: Result) -> Iterator[dict[str, Any]]:
         row |= _flat("expected_negative", record.expected_negative)
         row |= _flat("any_item_flips", record.share_any_item_flips)
         cells = record.contingency
-        row |= _test(compare(cells["only_top"].count, cells["only_random"].count))
+        test = compare(cells["only_top"].count, cells["only_random"].count)
+        row |= _test(_over_all(result, test, record.p_mcnemar, record.p_sign))
         row |= _spread("delta_js", record.delta_js)
         row |= _spread("delta_alpha", record.delta_alpha)
         yield row | _spread("expected_delta_js", record.expected_delta_js)
+
+
+def _over_all(result: Result, test: Paired, p_mcnemar: float, p_sign: float) -> Paired:
+    """Give the test of discordant pairs; of several seeds with the levels that the run has."""
+    if len(result.seeds) > 1:
+        return test._replace(p_mcnemar=p_mcnemar, p_sign=p_sign, exact=False)
+    return test
 
 
 def _test(test: Paired) -> dict[str, Any]:
@@ -172,6 +201,7 @@ def _pairs(result: Result) -> Iterator[dict[str, Any]]:
         for field in dataclasses.fields(Pair):
             if field.name == "p_mcnemar":
                 test = compare(record.flips_only_first, record.flips_only_second)
+                test = _over_all(result, test, record.p_mcnemar, record.p_sign)
                 row |= {"p_mcnemar": test.p_mcnemar, "mcnemar_exact": test.exact}
             elif field.name != "share_first_smaller":
                 row[field.name] = getattr(record, field.name)

@@ -6,7 +6,7 @@ A unit is one stage of one corpus or model; the report is one for all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,9 +42,9 @@ from fastattnerase.studies.serrano_smith.study import CorpusSpec, Study
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-STAGES = ("prepare", "embed", "train", "erase", "report")
+STAGES = ("prepare", "embed", "train", "erase", "seeds", "report")
 # How long the units of a small study took against each other.
-_STAGE_COST = {"prepare": 1.0, "embed": 0.3, "erase": 0.7, "report": 1.0}
+_STAGE_COST = {"prepare": 1.0, "embed": 0.3, "erase": 0.7, "seeds": 0.7, "report": 1.0}
 _TRAIN_COST = {"rnn": 5.0, "conv": 3.0, "noenc": 1.5}
 
 
@@ -116,11 +116,16 @@ class SerranoSmith(Workspace):
         erased = []
         for corpus, model in self.study.pairs(self.only):
             prepare, embed = self._prepare_unit(corpus), self._embed_unit(corpus)
-            for seed in self.study.seeds or (None,):
-                own = _Model(corpus, model, seed)
-                train, erase = self._train_unit(own), self._erase_unit(own)
-                units |= dict.fromkeys((prepare, embed, train, erase))
-                erased.append(erase.key)
+            own = [_Model(corpus, model, seed) for seed in self.study.seeds or (None,)]
+            for one in own:
+                units |= dict.fromkeys(
+                    (prepare, embed, self._train_unit(one), self._erase_unit(one))
+                )
+                erased.append(self._erase_unit(one).key)
+            if len(own) > 1:
+                joined = self._seeds_unit(own)
+                units[joined] = None
+                erased.append(joined.key)
         report = Unit(
             "report",
             self._report,
@@ -153,11 +158,11 @@ class SerranoSmith(Workspace):
     def _chosen_and_until(self, only: tuple[str, ...], until: str) -> SerranoSmith:
         return SerranoSmith(self.study, self.data_root, self.out, only, until, self.device)
 
-    def _erased(self) -> list[Unit]:
+    def _erased(self, stage: str = "erase") -> list[Unit]:
         """List the models of the report: those that are erased, chosen or not, in their order."""
-        whole = self._chosen_and_until((), "erase")
+        whole = self._chosen_and_until((), stage)
         found = {*self.units(), *self.others()}
-        return [unit for unit in whole.units() if stage_of(unit) == "erase" and unit in found]
+        return [unit for unit in whole.units() if stage_of(unit) == stage and unit in found]
 
     # --- what the manifest holds -----------------------------------------------------------------
 
@@ -413,20 +418,54 @@ class SerranoSmith(Workspace):
             "majority": counts.majority,
         }
 
+    # --- seeds: the runs of one model with several seeds as one -----------------------------------
+
+    def _seeds_unit(self, models: list[_Model]) -> Unit:
+        model = replace(models[0], seed=None)
+        return Unit(
+            f"seeds/{model.place}",
+            partial(self._join, models),
+            partial(self._seeds_state, models),
+            tuple(self._erase_unit(one).key for one in models),
+            cost=_STAGE_COST["seeds"],
+            about=_about("seeds", model.corpus, model.name) | {"seeds": [m.seed for m in models]},
+            renewed=True,
+        )
+
+    def _seeds_state(self, models: list[_Model]) -> dict[str, Any]:
+        return {"before": [self.digest(self._erase_unit(model)) for model in models]}
+
+    def _join(self, models: list[_Model], folder: Path, report: Report) -> dict[str, Any]:
+        from fastattnerase.studies.serrano_smith import seeds
+
+        for left in (rundir.RUN, rundir.RESULT):  # of other seeds, or of a call that was killed
+            (folder / left).unlink(missing_ok=True)
+        runs = [load(self.folder(self._erase_unit(model).key)) for model in models]
+        title = replace(models[0], seed=None).title
+        joined = seeds.join(runs, folder, name=title, report=as_share(report, seeds.COSTS))
+        return {"instances": joined.counts.instances, "analysed": joined.counts.analysed}
+
     # --- report ----------------------------------------------------------------------------------
 
     def _report_state(self) -> dict[str, Any]:
-        about: dict[str, Any] = {unit.key: self.digest(unit) for unit in self._erased()}
+        reported = [*self._erased(), *self._erased("seeds")]
+        about: dict[str, Any] = {unit.key: self.digest(unit) for unit in reported}
         return about | {"version": rundir.provenance()["versions"]["fastattnerase"]}
 
     def _report(self, folder: Path, report: Report) -> dict[str, Any]:
         # Only here, since drawing takes long to import.
         from fastattnerase.studies.serrano_smith.report import build
 
-        return {"page": build(self.results(), folder, as_share(report, REPORT_COSTS)).name}
+        progress = as_share(report, REPORT_COSTS)
+        joined = [load(self.folder(unit.key)) for unit in self._erased("seeds")]
+        of_seeds = self.results()
+        if joined:
+            return {"page": build(joined, folder, progress, of_seeds).name}
+        return {"page": build(of_seeds, folder, progress).name}
 
     def results(self) -> list[Result]:
-        """Load the finished runs of the study's models, also of those not chosen now."""
+        """Load the finished runs of the study's models, one for each seed, also of those not chosen
+        now."""
         return [load(self.folder(unit.key)) for unit in self._erased()]
 
 

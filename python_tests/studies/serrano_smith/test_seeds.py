@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from studies.serrano_smith.small_study import write_small_study
 from typer.testing import CliRunner
 
 from fastattnerase.cli.app import app
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.studies.serrano_smith.result import Result
+from fastattnerase.statistics.two_level import SeedBootstrap
+from fastattnerase.studies.serrano_smith.report import build
+from fastattnerase.studies.serrano_smith.result import Result, load
 from fastattnerase.studies.serrano_smith.study import Study, read_study
+from fastattnerase.studies.serrano_smith.tables import tables
 from fastattnerase.studies.serrano_smith.units import SerranoSmith
 
 
@@ -105,3 +111,102 @@ def test_the_command_takes_seeds(tmp_path: Path) -> None:
         refused = CliRunner().invoke(app, [*command, wrong])
         assert refused.exit_code != 0
         assert "--seeds: given" in refused.output
+
+
+# --- the runs of all seeds as one ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def joined(workspace: SerranoSmith, results: list[Result]) -> Result:
+    whole = SerranoSmith(workspace.study, workspace.data_root, workspace.out, until="seeds")
+    for unit in whole.units():
+        whole.run(unit, lambda share: None)
+    assert [unit.key for unit in whole.units() if unit.key.startswith("seeds/")] == [
+        "seeds/films-2/FLANnoenc", "seeds/films-2/HANconv",
+    ]  # fmt: skip
+    return load(workspace.out / "seeds" / "films-2" / "flannoenc")
+
+
+def test_the_joined_run_holds_all_instances(joined: Result, results: list[Result]) -> None:
+    of_model = [result for result in results if result.run.source["architecture"] == "FLANnoenc"]
+    assert joined.run.name == "FLANnoenc on Films (2)"
+    assert joined.seeds == (3, 5)
+    assert "seed" not in joined.run.source["model_config"]
+    for table in ("instances", "multi", "single", "erased"):
+        whole, parts = joined.table(table), [result.table(table) for result in of_model]
+        assert len(whole) == sum(map(len, parts))
+        pd.testing.assert_frame_equal(whole.iloc[: len(parts[0])], parts[0])
+        below = whole.iloc[len(parts[0]) :].reset_index(drop=True)
+        below["row"] -= of_model[0].counts.instances
+        pd.testing.assert_frame_equal(below, parts[1])
+    assert joined.counts.instances == sum(result.counts.instances for result in of_model)
+    pair = joined.pairs["gradient", "attention"]
+    each = [result.pairs["gradient", "attention"] for result in of_model]
+    assert pair.first_smaller == sum(one.first_smaller for one in each)
+
+
+def test_numbers_over_the_seeds(joined: Result, results: list[Result]) -> None:
+    of_model = [result for result in results if result.run.source["architecture"] == "FLANnoenc"]
+    found = {(record.quantity, record.ranking): record for record in joined.over_seeds}
+    accuracy = found["accuracy", ""]
+    assert accuracy.values == tuple(result.counts.accuracy for result in of_model)
+    assert accuracy.spread.mean == pytest.approx(accuracy.estimate.value)
+    assert accuracy.spread.least == min(filter(None, accuracy.values))
+    flips = found["flips", "attention"]
+    assert flips.values == pytest.approx(
+        [result.multi["attention"].share_flipped.value for result in of_model]
+    )
+    negative = found["negative_delta_js", "attention"].values
+    assert negative == pytest.approx(
+        [result.single["attention"].negative_delta_js.value for result in of_model]
+    )
+    wins = found["gradient_first", "gradient"].values
+    assert wins == tuple(
+        result.pairs["gradient", "attention"].share_first_smaller.value for result in of_model
+    )
+    medians = found["fraction_median", "random"].values
+    for median, result in zip(medians, of_model, strict=True):
+        multi = result.table("multi").query("ranking == 'random'")
+        expected = np.median(multi["fraction"].where(multi["first_flip"] > 0, math.inf))
+        assert median == expected
+
+
+def test_intervals_are_those_of_seeds_and_instances(joined: Result, results: list[Result]) -> None:
+    of_model = [result for result in results if result.run.source["architecture"] == "FLANnoenc"]
+    config = joined.run.config
+    two = SeedBootstrap(
+        [result.counts.analysed for result in of_model],
+        seed=config.seed,
+        resamples=config.resamples,
+    )
+    kl = joined.table("instances").query("excluded == ''")["uniform_kl"].to_numpy()
+    assert joined.uniform.kl.mean == two.summarise(kl)["mean"]
+    pair = joined.pairs["attention", "random"]
+    flips = (
+        joined.table("multi")
+        .query("order == 0")
+        .pivot(index="row", columns="ranking", values="first_flip")
+    )
+    a, b = (flips[name].where(flips[name] > 0, math.inf) for name in ("attention", "random"))
+    judged = (np.isfinite(a) | np.isfinite(b)).to_numpy()
+    assert pair.share_first_smaller == two.of(judged).means((a < b).to_numpy()[judged, None])[0]
+    signs = (a < b).to_numpy(float) - (b < a).to_numpy(float)
+    assert pair.p_sign == two.against(signs, 0.0).p
+
+
+@pytest.mark.usefixtures("undrawn_figures")
+def test_tables_carry_the_seed(joined: Result, results: list[Result], tmp_path: Path) -> None:
+    of_model = [result for result in results if result.run.source["architecture"] == "FLANnoenc"]
+    made = tables([joined], of_model)
+    for name in ("models", "multi_weight", "single_weight", "contingency", "pairs", "exclusions"):
+        assert list(dict.fromkeys(made[name]["seed"])) == ["3 5", "3", "5"]
+    row = made["seeds"].query("quantity == 'accuracy'").iloc[0]
+    assert row["seeds"] == 2
+    assert row["least"] <= row["all"] <= row["most"]
+    assert "seeds" not in tables(of_model)
+    page = build([joined], tmp_path / "all", of_seeds=of_model).read_text()
+    assert "FLANnoenc on Films (2): 2 seeds (3, 5)" in page
+    assert "bootstrap intervals over seeds and instances" in page
+    page = build(of_model, tmp_path / "one").read_text()
+    assert "over instances of one trained model each only: another seed" in page
+    assert "Over the seeds" not in page
