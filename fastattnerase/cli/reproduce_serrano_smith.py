@@ -71,7 +71,7 @@ def serrano_smith(
         ),
     ] = None,
     until: Annotated[
-        str, typer.Option(help="Last stage: prepare, embed, train, erase or report.")
+        str, typer.Option(help="Last stage: prepare, embed, train, erase, seeds or report.")
     ] = "report",
     preset: Annotated[
         str | None,

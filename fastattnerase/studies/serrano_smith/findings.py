@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from fastattnerase.statistics.multiple import holm
 from fastattnerase.studies.serrano_smith.grid import Grid
+from fastattnerase.studies.serrano_smith.levels import Levels
 from fastattnerase.studies.serrano_smith.records import Architecture, architecture
 from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.sentences import median_fraction, percent, premises
 
 TIMES = 1.6  # section 5.4
+FEW = 0.1  # of negative ΔJS, for 4.1; the paper has no number
+SURE = 0.05  # a corrected level at most this tells
 
 
 class Finding(NamedTuple):
@@ -24,6 +29,9 @@ class Finding(NamedTuple):
         holds: whether it holds there.
         evidence: the numbers that say so.
         tied: whether the two that are compared are equal, so that it neither holds nor fails.
+        p: two-sided level of the comparison, by the bootstrap of instances, and of seeds first
+            where the runs join several; None where it could not be made.
+        corrected: `p` after Holm's correction over all findings together.
     """
 
     claim: str
@@ -32,17 +40,24 @@ class Finding(NamedTuple):
     holds: bool
     evidence: str
     tied: bool = False
+    p: float | None = None
+    corrected: float | None = None
+
+    @property
+    def sure(self) -> bool:
+        """Whether the corrected level tells that it holds, or that it does not."""
+        return self.corrected is not None and self.corrected <= SURE
 
 
 def findings(grid: Grid) -> list[Finding]:
-    """Check the paper's claims on runs, by their point estimates.
+    """Check the paper's claims on runs, by their point estimates, and how sure that is.
 
     Args:
         grid: the runs.
 
     Returns:
         A finding for each claim and each run, or group of runs, that it is about, but for runs
-        of which a premise fails.
+        of which a premise fails. Levels are corrected by Holm's method over these findings.
 
     Source:
         Serrano and Smith 2019, sections 4 and 5.
@@ -51,16 +66,25 @@ def findings(grid: Grid) -> list[Finding]:
     # What is not the model, or has no attention to speak of, is no case of a claim about it.
     sound = {key: result for key, result in grid.cells.items() if not premises(result)}
     grid = replace(grid, cells=sound)
+    levels = {result.folder: Levels(result) for result in sound.values()}
     for (corpus, model), result in sound.items():
-        found += _of_run(corpus, model, result)
+        found += _of_run(corpus, model, result, levels[result.folder])
     for corpus in grid.corpora:
-        found += _of_encoders(grid, corpus)
+        found += _of_encoders(grid, corpus, levels)
+    found = _corrected(found)
     order = {claim: place for place, claim in enumerate(dict.fromkeys(f.claim for f in found))}
     return sorted(found, key=lambda f: order[f.claim])
 
 
+def _corrected(found: Sequence[Finding]) -> list[Finding]:
+    """Correct the levels of findings for their number."""
+    corrected = iter(holm([f.p for f in found if f.p is not None]))
+    return [f if f.p is None else f._replace(corrected=next(corrected)) for f in found]
+
+
 def tally(found: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Count for each claim in how many of its cases it holds, and in how many it is tied."""
+    """Count for each claim in how many of its cases it holds, and in how many it is tied; and in
+    how many corrected levels tell that it holds, and that it does not."""
     claims = dict.fromkeys(finding.claim for finding in found)
     return [
         {
@@ -68,6 +92,8 @@ def tally(found: Sequence[Finding]) -> list[dict[str, Any]]:
             "holds": sum(f.holds for f in found if f.claim == claim),
             "of": sum(f.claim == claim for f in found),
             "tied": sum(f.tied for f in found if f.claim == claim),
+            "surely": sum(f.holds and f.sure for f in found if f.claim == claim),
+            "surely_not": sum(not f.holds and f.sure for f in found if f.claim == claim),
         }
         for claim in claims
     ]
@@ -82,7 +108,7 @@ def _known(share: float | None) -> float:
     return share
 
 
-def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
+def _of_run(corpus: str, model: str, result: Result, levels: Levels) -> Iterator[Finding]:
     medians = {r: _median(result, r) for r in ("random", "attention", "gradient", "product")}
     known = {r: value for r, value in medians.items() if value is not None}
     shown = ", ".join(f"{r} {percent(value, 1)}" for r, value in medians.items())
@@ -97,6 +123,7 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
                 known[ranking] < known["attention"],
                 shown,
                 known[ranking] == known["attention"],
+                levels.median(ranking, "attention"),
             )
     if len(known) == 4:
         most = max(value for r, value in known.items() if r != "random")
@@ -107,6 +134,7 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
             known["random"] > most,
             shown,
             known["random"] == most,
+            levels.largest_median("random", ("attention", "gradient", "product")),
         )
     pair = result.pairs["gradient", "attention"]
     wins, losses = pair.first_smaller, pair.second_smaller
@@ -121,6 +149,7 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
             model,
             wins >= TIMES * losses,
             text,
+            p=levels.times("gradient", "attention", TIMES),
         )
         share = _known(pair.share_first_smaller.value)
         yield Finding(
@@ -131,6 +160,7 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
             share > 0.5,
             f"{percent(share, 1)} of {pair.judged}",
             share == 0.5,
+            levels.over_half("gradient", "attention"),
         )
     single = result.single["attention"]
     cells = single.contingency
@@ -142,6 +172,7 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
         f"only i* {percent(cells['only_top'].value, 1)}, only r "
         f"{percent(cells['only_random'].value, 1)}",
         cells["only_top"].count == cells["only_random"].count,
+        levels.top_item(),
     )
     yield Finding(
         "In most instances neither i* nor r flips the decision alone (4.2)",
@@ -149,18 +180,20 @@ def _of_run(corpus: str, model: str, result: Result) -> Iterator[Finding]:
         model,
         _known(cells["neither"].value) > 0.5,
         percent(cells["neither"].value, 1),
+        p=levels.neither(),
     )
     negative = _known(single.negative_delta_js.value)
     yield Finding(
         "ΔJS is negative in few instances, below a tenth (4.1)",
         corpus,
         model,
-        negative < 0.1,
+        negative < FEW,
         percent(negative, 1),
+        p=levels.negative(FEW),
     )
 
 
-def _of_encoders(grid: Grid, corpus: str) -> Iterator[Finding]:
+def _of_encoders(grid: Grid, corpus: str, levels: Mapping[Path, Levels]) -> Iterator[Finding]:
     """Compare models of a corpus that differ in the encoder alone, the first of each."""
     alike: dict[Architecture, dict[str, tuple[str, Result]]] = {}
     for model in grid.models:
@@ -172,11 +205,16 @@ def _of_encoders(grid: Grid, corpus: str) -> Iterator[Finding]:
     for others in alike.values():
         for more, less in (("rnn", "conv"), ("conv", "noenc"), ("rnn", "noenc")):
             if more in others and less in others:
-                yield from _of_two(corpus, more, others[more], less, others[less])
+                yield from _of_two(corpus, more, others[more], less, others[less], levels)
 
 
 def _of_two(
-    corpus: str, more: str, first: tuple[str, Result], less: str, second: tuple[str, Result]
+    corpus: str,
+    more: str,
+    first: tuple[str, Result],
+    less: str,
+    second: tuple[str, Result],
+    levels: Mapping[Path, Levels],
 ) -> Iterator[Finding]:
     for ranking in ("attention", "random"):
         high, low = _median(first[1], ranking), _median(second[1], ranking)
@@ -188,4 +226,5 @@ def _of_two(
                 low < high,
                 f"median {percent(high, 1)} with {more}, {percent(low, 1)} with {less}",
                 low == high,
+                levels[second[1].folder].median(ranking, ranking, levels[first[1].folder]),
             )

@@ -145,7 +145,8 @@ def build(
         better.append(_picture(folder / "figures" / f"{name}.png", _CAPTIONS[name]))
     panels = {result.run.name: _panels(result, drawn) for result in results}
     medians = [picture for picture in better if picture["name"] == "figure-10-medians"]
-    paper_form, own = paper_tables(grid), tables(results, of_seeds)
+    found, summary = findings(grid), summarise(results)
+    paper_form, own = paper_tables(grid), tables(results, of_seeds, found)
     made = [
         (folder / place / name, table)
         for place, of_place in (("tables", own), ("paper", paper_form))
@@ -154,7 +155,6 @@ def build(
     for path, table in tracked(made, len(made), LISTING, report):
         numbers = "%.1f" if path.name.startswith(("table-", "figure-")) else "%.4g"
         save_table(table, path, numbers)
-    found, summary = findings(grid), summarise(results)
 
     return page.write(
         folder / PAGE,

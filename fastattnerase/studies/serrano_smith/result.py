@@ -334,7 +334,7 @@ class OverSeeds:
             shares of instances, `flips`, `negative_delta_js`, `only_top` and `only_random` (which
             of the two flips alone), `gradient_first` and `product_first` (needs fewer items than
             attention, of those that either flips); `fraction_median`, what never flips counted as
-            beyond every fraction.
+            beyond every fraction; `skill` over all instances (`measures.skill`).
         ranking: of which; empty where of none.
         estimate: over the instances of all seeds, with the interval of seeds and instances.
         values: of each seed; None where undefined, infinite where the median is among what never

@@ -15,13 +15,14 @@ LABELS = {
     "largest_weight": "mean largest weight",
     "flips": "share of decisions flipped",
     "fraction_median": "median fraction erased at the first flip",
+    "skill": "skill",
     "negative_delta_js": "share with a negative ΔJS",
     "only_top": "share in which only the top item flips",
     "only_random": "share in which only the random item flips",
     "gradient_first": "share in which gradient needs fewer items than attention",
     "product_first": "share in which the product needs fewer items than attention",
 }
-_OF_RANKINGS = ("flips", "fraction_median")
+_OF_RANKINGS = ("flips", "fraction_median", "skill")
 
 
 def shown(result: Result) -> Iterator[tuple[str, tuple[int, ...], list[dict[str, Any]]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from fastattnerase.runs.records import to_json
 from fastattnerase.statistics.bootstrap import Floats
 from fastattnerase.statistics.two_level import SeedBootstrap, spread
 from fastattnerase.studies.serrano_smith.aggregates import aggregate
+from fastattnerase.studies.serrano_smith.columns import flips_so, fractions
 from fastattnerase.studies.serrano_smith.config import (
     FORMAT,
     INTERVALS,
@@ -30,10 +30,15 @@ from fastattnerase.studies.serrano_smith.config import (
 )
 from fastattnerase.studies.serrano_smith.exhibits import DOCUMENTS
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns, schemas
-from fastattnerase.studies.serrano_smith.result import Head, OverSeeds, Result, load
+from fastattnerase.studies.serrano_smith.result import (
+    Aggregates,
+    Head,
+    OverSeeds,
+    Result,
+    load,
+)
 
 with needs("text"):
-    import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -83,7 +88,8 @@ def join(results: Sequence[Result], folder: Path, *, name: str, report: Report =
         found = aggregate(
             folder, config, _head(results), first.exhibits, partial(report, INTERVALS), sizes
         )
-        found = replace(found, over_seeds=tuple(_over_seeds(results, config)))
+        over = (*_over_seeds(results, config), *_skills(results, found))
+        found = replace(found, over_seeds=over)
         rundir.write_json(folder / rundir.RESULT, to_json(found))
     return load(folder)
 
@@ -141,6 +147,20 @@ def _over_seeds(results: Sequence[Result], config: Config) -> Iterator[OverSeeds
             yield OverSeeds(quantity, ranking, estimate, values, spread(known))
 
 
+def _skills(results: Sequence[Result], found: Aggregates) -> Iterator[OverSeeds]:
+    """Describe each ranking's skill over the seeds, and over all of them as `found` has it."""
+    for record in found.multi:
+        ranking = record.ranking
+        if ranking in ("random", "minimal"):  # these are 0 and 1
+            continue
+        skills = (result.multi[ranking].counted.skill.overall.value for result in results)
+        values = tuple(skills)
+        known = [value for value in values if value is not None]
+        if known:
+            estimate = record.counted.skill.overall
+            yield OverSeeds("skill", ranking, estimate, values, spread(known))
+
+
 def _alone(column: Floats, statistic: str) -> float | None:
     """Compute a statistic of one seed's instances, `[n, K]`; None where it is undefined."""
     one = SeedBootstrap((len(column),), seed=0, resamples=1)
@@ -167,10 +187,10 @@ def _columns(
     ]  # fmt: skip
     yield "largest_weight", "", "mean", [t[["alpha"]].to_numpy(np.float64) for t in singles]
     for ranking in (*RANKINGS, "minimal", *config.rankings):
-        fractions = [_fractions(result, ranking) for result in results]
-        yield "flips", ranking, "mean", [np.isfinite(f).astype(np.float64) for f in fractions]
+        erased = [fractions(result, ranking) for result in results]
+        yield "flips", ranking, "mean", [np.isfinite(f).astype(np.float64) for f in erased]
         # What never flips counts, as beyond every fraction.
-        yield "fraction_median", ranking, "median", fractions
+        yield "fraction_median", ranking, "median", erased
     yield (
         "negative_delta_js",
         "attention",
@@ -181,15 +201,9 @@ def _columns(
         ],
     )
     for name, top, other in (("only_top", True, False), ("only_random", False, True)):
-        yield name, "attention", "mean", [_flip_so(table, top, other) for table in singles]
+        yield name, "attention", "mean", [flips_so(table, top, other) for table in singles]
     for ranking in ("gradient", "product"):
         yield f"{ranking}_first", ranking, "mean", [_wins(result, ranking) for result in results]
-
-
-def _flip_so(table: pd.DataFrame, top: bool, other: bool) -> Floats:
-    """Say of each instance whether the two items flip so, each alone, `[n, 1]`."""
-    found = ((table["flip_label"] >= 0) == top) & ((table["r_flip_label"] >= 0) == other)
-    return np.asarray(found, dtype=np.float64)[:, None]
 
 
 def _right(result: Result) -> Floats:
@@ -199,17 +213,8 @@ def _right(result: Result) -> Floats:
     return np.where(table["gold"].isna(), np.nan, right)[:, None]
 
 
-def _fractions(result: Result, ranking: str) -> Floats:
-    """Read the fraction erased at the first flip, `[n, orders]`, infinite where there is none."""
-    table = read_columns(result.folder, "multi", ["order", "first_flip", "fraction"], ranking)
-    values = table["fraction"].where(table["first_flip"] > 0, math.inf)
-    orders = 1 if table.empty else int(table["order"].max()) + 1
-    columns = [values[table["order"] == order].to_numpy(np.float64) for order in range(orders)]
-    return np.stack(columns, axis=1)
-
-
 def _wins(result: Result, ranking: str) -> Floats:
     """Say where a ranking needs fewer items than attention, `[n, 1]`; NaN where neither flips."""
-    first, second = (_fractions(result, name)[:, :1] for name in (ranking, "attention"))
+    first, second = (fractions(result, name)[:, :1] for name in (ranking, "attention"))
     judged = np.isfinite(first) | np.isfinite(second)
     return np.where(judged, (first < second).astype(np.float64), np.nan)

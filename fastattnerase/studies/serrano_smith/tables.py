@@ -11,7 +11,7 @@ from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.statistics.paired import Paired, compare
 from fastattnerase.studies.serrano_smith.config import CELLS, RULES
 from fastattnerase.studies.serrano_smith.counted import Spread
-from fastattnerase.studies.serrano_smith.findings import findings
+from fastattnerase.studies.serrano_smith.findings import Finding, findings
 from fastattnerase.studies.serrano_smith.grid import Grid, arrange, without_single_sentences
 from fastattnerase.studies.serrano_smith.presets import published_accuracy
 from fastattnerase.studies.serrano_smith.records import Architecture, architecture
@@ -25,12 +25,17 @@ MAJORITY = "Always the most frequent class"
 STATISTICS = ("mean", "q1", "median", "q3")
 
 
-def tables(results: Sequence[Result], of_seeds: Sequence[Result] = ()) -> dict[str, pd.DataFrame]:
+def tables(
+    results: Sequence[Result],
+    of_seeds: Sequence[Result] = (),
+    found: Sequence[Finding] | None = None,
+) -> dict[str, pd.DataFrame]:
     """Make every table of a report.
 
     Args:
         results: finished runs.
         of_seeds: the runs of one seed each that `results` join; they have rows after these.
+        found: the findings on `results`, where they are known.
 
     Returns:
         By name: `models`, `multi_weight`, `single_weight`, `contingency`, `pairs`, `exclusions`
@@ -66,11 +71,13 @@ def tables(results: Sequence[Result], of_seeds: Sequence[Result] = ()) -> dict[s
         rows["contingency"] += [name | row for row in _contingency(result)]
         rows["pairs"] += [name | row for row in _pairs(result)]
         rows["exclusions"] += [name | row for row in _exclusions(result)]
-    found = [
+    checked = [
         finding._replace(corpus=finding.corpus or UNKNOWN)._asdict()
-        for finding in findings(arrange(results))
+        for finding in (findings(arrange(results)) if found is None else found)
     ]
-    made = {table: pd.DataFrame(records) for table, records in (rows | {"findings": found}).items()}
+    made = {
+        table: pd.DataFrame(records) for table, records in (rows | {"findings": checked}).items()
+    }
     joined = [row for result in results for row in _over_seeds(result)]
     return made | ({"seeds": pd.DataFrame(joined)} if joined else {})
 

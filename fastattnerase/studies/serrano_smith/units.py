@@ -1,6 +1,7 @@
-"""The units of the study: prepare, embed, train, erase, report.
+"""The units of the study: prepare, embed, train, erase, seeds, report.
 
-A unit is one stage of one corpus or model; the report is one for all.
+A unit is one stage of one corpus or model, and of one seed where there are several, which `seeds`
+joins; the report is one for all.
 """
 
 from __future__ import annotations

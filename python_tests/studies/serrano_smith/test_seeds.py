@@ -14,7 +14,11 @@ from typer.testing import CliRunner
 
 from fastattnerase.cli.app import app
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.statistics.two_level import SeedBootstrap
+from fastattnerase.statistics.multiple import holm
+from fastattnerase.statistics.two_level import SeedBootstrap, less
+from fastattnerase.studies.serrano_smith.findings import findings, tally
+from fastattnerase.studies.serrano_smith.grid import arrange
+from fastattnerase.studies.serrano_smith.levels import Levels
 from fastattnerase.studies.serrano_smith.report import build
 from fastattnerase.studies.serrano_smith.result import Result, load
 from fastattnerase.studies.serrano_smith.study import Study, read_study
@@ -164,6 +168,11 @@ def test_numbers_over_the_seeds(joined: Result, results: list[Result]) -> None:
     assert wins == tuple(
         result.pairs["gradient", "attention"].share_first_smaller.value for result in of_model
     )
+    skill = found["skill", "gradient"]
+    assert skill.estimate == joined.multi["gradient"].counted.skill.overall
+    assert skill.values == tuple(
+        result.multi["gradient"].counted.skill.overall.value for result in of_model
+    )
     medians = found["fraction_median", "random"].values
     for median, result in zip(medians, of_model, strict=True):
         multi = result.table("multi").query("ranking == 'random'")
@@ -210,3 +219,53 @@ def test_tables_carry_the_seed(joined: Result, results: list[Result], tmp_path: 
     page = build(of_model, tmp_path / "one").read_text()
     assert "over instances of one trained model each only: another seed" in page
     assert "Over the seeds" not in page
+
+
+# --- findings ------------------------------------------------------------------------------------
+
+
+def test_findings_carry_levels_corrected_together(joined: Result, workspace: SerranoSmith) -> None:
+    other = load(workspace.out / "seeds" / "films-2" / "hanconv")
+    found = findings(arrange([joined, other]))
+    assert {f.model for f in found} >= {"FLANnoenc", "HANconv"}
+    levels = [f.p for f in found]
+    known = [p for p in levels if p is not None]
+    assert len(known) > 8
+    # 20 resamples for intervals, ten times as many for levels.
+    assert min(known) >= 2 / 201
+    assert [f.corrected for f in found if f.p is not None] == pytest.approx(holm(known))
+    for row in tally(found):
+        assert row["surely"] <= row["holds"]
+        assert row["surely_not"] <= row["of"] - row["holds"]
+
+
+def test_levels_are_those_of_the_comparisons(joined: Result, results: list[Result]) -> None:
+    of_model = [result for result in results if result.run.source["architecture"] == "FLANnoenc"]
+    levels, config = Levels(joined), joined.run.config
+    sizes = [result.counts.analysed for result in of_model]
+    two = SeedBootstrap(sizes, seed=config.seed, resamples=10 * config.resamples)
+    multi = joined.table("multi")
+    multi["fraction"] = multi["fraction"].where(multi["first_flip"] > 0, math.inf)
+    wide = multi.pivot(index="row", columns=["ranking", "order"], values="fraction")
+
+    def of(ranking: str) -> np.ndarray:
+        return np.asarray(wide[ranking])  # [N, orders]
+
+    assert (
+        levels.median("gradient", "attention") == two.difference(of("gradient"), of("attention")).p
+    )
+    most = np.max([two.values(of(r), "median") for r in ("attention", "gradient")], axis=0)
+    drawn = less(two.values(of("random"), "median"), most)
+    assert levels.largest_median("random", ("attention", "gradient")) == two.compared(drawn, 0.0).p
+    gradient, attention = of("gradient")[:, 0], of("attention")[:, 0]
+    wins, losses = (gradient < attention).astype(float), (attention < gradient).astype(float)
+    judged = np.isfinite(gradient) | np.isfinite(attention)
+    assert levels.times("gradient", "attention", 1.6) == two.against(wins - 1.6 * losses, 0.0).p
+    assert levels.over_half("gradient", "attention") == two.against(wins - 0.5 * judged, 0.0).p
+    single = joined.table("single").query("ranking == 'attention'")
+    top, other = single["flip_label"].to_numpy() >= 0, single["r_flip_label"].to_numpy() >= 0
+    assert levels.top_item() == two.against((top & ~other) * 1.0 - (other & ~top), 0.0).p
+    assert levels.neither() == two.against((~top & ~other) - 0.5, 0.0).p
+    negative = single["delta_js"].to_numpy() < -1e-9
+    assert levels.negative(0.1) == two.against(negative - 0.1, 0.0).p
+    assert Levels(of_model[0]).median("random", "attention", levels) is not None
