@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+# The function hides the package of its name, which would be found before `__getattr__` is asked.
 from fastattnerase.backends import backends as backends
 from fastattnerase.lazy import public_names
 

@@ -19,14 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import typer
+from command_line import invoke, one_line
 from safetensors.torch import save_file
 from studies.serrano_smith.small_study import write_small_study
-from typer.testing import CliRunner, Result
 
 import fastattnerase
 import fastattnerase.data
 from fastattnerase import _C
-from fastattnerase.cli.app import app
 from fastattnerase.cli.console import counted, one_line_errors, out
 from fastattnerase.data import DataConfig
 from fastattnerase.data.word2vec import Word2VecConfig
@@ -50,24 +49,6 @@ TINY = (
     "--dropout-embedding=0",
     "--dropout-output=0",
 )
-
-
-def invoke(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
-
-
-def one_line(*arguments: object, code: int = 2) -> str:
-    """Run a command that must fail with one line, perhaps after a progress bar; return it."""
-    result = invoke(*arguments, code=code)
-    assert "Traceback" not in result.output
-    lines = [line for line in result.stderr.splitlines() if line.strip() and "0:00:00" not in line]
-    assert len(lines) == 1, result.stderr
-    assert lines[0].startswith("error: ")
-    return lines[0]
 
 
 def write(

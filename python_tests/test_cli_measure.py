@@ -5,35 +5,22 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 import torch
+from command_line import invoke, one_line
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from fastattnerase import AttentionBatch, mi
 from fastattnerase.cli.app import app
 from fastattnerase.sources import TensorSource
 
-
-def invoke(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["measure", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
-
-
-def one_line(*arguments: object) -> str:
-    """Measure in vain, with one line, perhaps after a progress bar; give it."""
-    result = invoke(*arguments, code=2)
-    lines = [line for line in result.stderr.splitlines() if line.strip() and "0:00:0" not in line]
-    assert len(lines) == 1, result.stderr
-    assert lines[0].startswith("error: ")
-    return lines[0]
+measure = partial(invoke, "measure")
 
 
 def layer(path: Path, instances: int = 60, **others: torch.Tensor) -> Path:
@@ -62,7 +49,7 @@ SMALL = ("--ranks", 4, "--clusters", 5, "--shuffles", 20)
 
 def test_tensors_give_the_measurement_as_csv_and_json(tmp_path: Path) -> None:
     file = layer(tmp_path / "layer.safetensors")
-    result = invoke("--tensors", file, *SMALL, "--out", tmp_path / "run")
+    result = measure("--tensors", file, *SMALL, "--out", tmp_path / "run")
     assert "layer: 60 of 60 instances, 4 ranks, 5 clusters, 5 output labels" in result.stdout
     assert "Rank 1: 1.609 nats of at most 1.609" in result.stdout  # ln 5
     expected = mi.measure(
@@ -97,13 +84,15 @@ def test_tensors_give_the_measurement_as_csv_and_json(tmp_path: Path) -> None:
 def test_a_finished_measurement_is_not_repeated(tmp_path: Path) -> None:
     file = layer(tmp_path / "layer.safetensors")
     arguments = ("--tensors", file, *SMALL, "--out", tmp_path / "run")
-    first = invoke(*arguments)
+    first = measure(*arguments)
     before = (tmp_path / "run" / "result.json").stat().st_mtime_ns
     (tmp_path / "run" / "ranks.csv").unlink()
-    assert invoke(*arguments).stdout == first.stdout
+    assert measure(*arguments).stdout == first.stdout
     assert (tmp_path / "run" / "result.json").stat().st_mtime_ns == before
     assert (tmp_path / "run" / "ranks.csv").exists()
-    assert "with another config (seed is 0 there and 1 here);" in one_line(*arguments, "--seed", 1)
+    assert "with another config (seed is 0 there and 1 here);" in one_line(
+        "measure", *arguments, "--seed", 1
+    )
     lacks = {"report": "a report of this kind", "export": "what the published code wrote"}
     for command, what in lacks.items():
         line = CliRunner().invoke(app, [command, str(tmp_path / "run")]).stderr
@@ -112,7 +101,7 @@ def test_a_finished_measurement_is_not_repeated(tmp_path: Path) -> None:
         assert "its tables are ranks.csv, correlations.csv" in " ".join(line.split())
     # Interrupted before its end, it starts again.
     (tmp_path / "run" / "result.json").unlink()
-    assert invoke(*arguments).stdout == first.stdout
+    assert measure(*arguments).stdout == first.stdout
 
 
 def test_every_documented_option_of_the_measurement_is_one_of_the_command(tmp_path: Path) -> None:
@@ -132,7 +121,7 @@ def test_every_documented_option_of_the_measurement_is_one_of_the_command(tmp_pa
     for name, value in values.items():
         text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
         arguments += [f"--{name.replace('_', '-')}", text]
-    invoke("--tensors", file, *arguments, "--out", tmp_path / "run")
+    measure("--tensors", file, *arguments, "--out", tmp_path / "run")
     config = json.loads((tmp_path / "run" / "run.json").read_text())["config"]
     assert config == values | {"candidates": [4, 6]}
 
@@ -154,12 +143,12 @@ def test_a_trained_model_and_other_data(tmp_path: Path) -> None:
         ],
     )
     assert result.exit_code == 0, result.output
-    result = invoke("--model", tmp_path / "m", *SMALL, "--output-clusters", 2)
+    result = measure("--model", tmp_path / "m", *SMALL, "--output-clusters", 2)
     assert "mine: 12 of 12 instances, 4 ranks, 5 clusters, 2 output labels" in result.stdout
     assert "untrained attention " in result.stdout
     run = mi.load(tmp_path / "m" / "measure")
     assert run.run.source["split"] == "test"
-    result = invoke("--model", tmp_path / "m", "--data", data, *SMALL, "--unlabelled")
+    result = measure("--model", tmp_path / "m", "--data", data, *SMALL, "--unlabelled")
     assert "mine applied to reviews: 120 of 120 instances" in result.stdout
     assert mi.load(tmp_path / "m" / "measure-reviews").run.source["data"]["label_column"] is None
 
@@ -167,14 +156,16 @@ def test_a_trained_model_and_other_data(tmp_path: Path) -> None:
 class TestMistakes:
     def refuse(self, tmp_path: Path, *arguments: object, **tensors: torch.Tensor) -> str:
         file = layer(tmp_path / "layer.safetensors", **tensors)
-        return one_line("--tensors", file, "--out", tmp_path / "run", *arguments)
+        return one_line("measure", "--tensors", file, "--out", tmp_path / "run", *arguments)
 
     def test_what_does_not_go_together(self, tmp_path: Path) -> None:
-        assert "--model, --tensors: given neither, needed one of them" in one_line()
-        line = one_line("--tensors", tmp_path / "x", "--data", tmp_path / "y")
+        assert "--model, --tensors: given neither, needed one of them" in one_line(
+            "measure",
+        )
+        line = one_line("measure", "--tensors", tmp_path / "x", "--data", tmp_path / "y")
         assert "--data: given with --tensors, needed with --model" in line
-        assert "holds no saved model" in one_line("--model", tmp_path)
-        assert "no such file" in one_line("--tensors", tmp_path / "absent")
+        assert "holds no saved model" in one_line("measure", "--model", tmp_path)
+        assert "no such file" in one_line("measure", "--tensors", tmp_path / "absent")
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -200,7 +191,7 @@ class TestMistakes:
         assert message in self.refuse(tmp_path, *arguments)
 
     def test_a_seed_that_scikit_learn_does_not_take(self) -> None:
-        assert "--seed: given 4294967296" in one_line("--tensors", "x", "--seed", 2**32)
+        assert "--seed: given 4294967296" in one_line("measure", "--tensors", "x", "--seed", 2**32)
 
     def test_fewer_samples_than_clusters(self, tmp_path: Path) -> None:
         line = self.refuse(tmp_path, "--ranks", 2, "--clusters", 61)
@@ -226,7 +217,7 @@ def test_an_instance_that_is_not_finite_is_left_out_and_counted(tmp_path: Path) 
     values = load_file(layer(tmp_path / "x.safetensors"))["values"]
     values[7, 1] = float("nan")
     file = layer(tmp_path / "layer.safetensors", values=values)
-    result = invoke("--tensors", file, *SMALL, "--out", tmp_path / "run")
+    result = measure("--tensors", file, *SMALL, "--out", tmp_path / "run")
     assert "layer: 59 of 60 instances, 4 ranks" in result.stdout
     note = "Note: left out: 1 instance has a state, score, weight or logit that is not finite"
     assert f"{note}, the first is number 1" in result.stdout
@@ -249,7 +240,7 @@ def test_which_option_gives_a_second_rank(
 ) -> None:
     # Weights are 0.52, 0.19, 0.12, 0.07 and 0.04 and more, in every instance.
     file = layer(tmp_path / "layer.safetensors")
-    result = invoke(
+    result = measure(
         "--tensors", file, *arguments, "--clusters", 5, "--shuffles", 20, "--out", tmp_path / "run"
     )
     assert f"Note: one rank is measured, and a correlation needs 2: {way}" in result.stdout

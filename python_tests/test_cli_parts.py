@@ -8,21 +8,12 @@ import pkgutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from command_line import invoke
 
 from fastattnerase import rankings
-from fastattnerase.cli.app import app
 from fastattnerase.fields import documentation
 from fastattnerase.models import ATTENTIONS, ENCODERS, KINDS, MECHANISMS, ModelConfig
 from fastattnerase.studies.serrano_smith.config import RANKINGS, Config
-
-
-def invoke(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
 
 
 @pytest.fixture

@@ -12,31 +12,15 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
+from command_line import invoke, one_line
 
 import fastattnerase as fae
-from fastattnerase.cli.app import app
 from fastattnerase.runs.lock import alone
 
 TINY = (
     *("--encoder", "noenc", "--embedding-size", "4", "--hidden-size", "4", "--epochs", "1"),
     *("--device", "cpu"),
 )
-
-
-def invoke(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
-
-
-def error(*arguments: object) -> str:
-    lines = invoke(*arguments, code=2).stderr.splitlines()
-    [line] = [line for line in lines if line.startswith("error: ")]
-    assert not any("Traceback" in line for line in lines)
-    return line
 
 
 def write(path: Path, labels: list[str], header: str = "text,label") -> Path:
@@ -77,7 +61,7 @@ def test_odd_labels_are_told_and_recorded(tmp_path: Path) -> None:
 
 def test_too_few_rows_for_a_dev_split(tmp_path: Path) -> None:
     data = write(tmp_path / "x.csv", ["0", "1", "1"])
-    line = error("train", "--data", data, *TINY, "--out", tmp_path / "m")
+    line = one_line("train", "--data", data, *TINY, "--out", tmp_path / "m")
     assert line.startswith("error: --fractions: given 0.8, 0.1, 0.1, which leaves no dev rows besi")
     invoke("train", "--data", data, *TINY, "--out", tmp_path / "m", "--fractions", 0.4, 0.6, 0)
 
@@ -105,13 +89,13 @@ def test_another_process_in_the_folder_is_told_before_texts_are_read(
 
 def test_a_training_that_is_not_finished(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "checkpoint", tmp_path / "m" / "checkpoint")
-    line = error("erase", "--model", tmp_path / "m")
+    line = one_line("erase", "--model", tmp_path / "m")
     assert "a training there is not finished: the same `fastattnerase train` goes on" in line
 
 
 def test_a_report_on_what_is_no_run(trained: Path, tmp_path: Path) -> None:
-    assert "fastattnerase erase --model" in error("report", trained)
-    assert "a folder that is not there" in error("report", tmp_path / "gone")
+    assert "fastattnerase erase --model" in one_line("report", trained)
+    assert "a folder that is not there" in one_line("report", tmp_path / "gone")
 
 
 def test_an_error_leaves_no_bar_of_what_did_not_end(tmp_path: Path) -> None:
@@ -133,19 +117,19 @@ def test_missing_columns_and_labels_say_which_options_mend_them(
     trained: Path, tmp_path: Path
 ) -> None:
     gaps = write(tmp_path / "gaps.csv", ["0", "1", ""] * 20)
-    line = error("train", "--data", gaps, "--out", tmp_path / "m")
+    line = one_line("train", "--data", gaps, "--out", tmp_path / "m")
     assert line.endswith(
         "gaps.csv, row 3: no label in column 'label'; with --classes, rows that have none of the "
         "labels it names are left out"
     )
     none = write(tmp_path / "none.csv", ["0"], "text,mood")
     columns = "name the columns as --text-column and --label-column"
-    line = error("train", "--data", none, "--out", tmp_path / "m")
+    line = one_line("train", "--data", none, "--out", tmp_path / "m")
     assert line.endswith(f"has no column 'label'; its columns are 'text', 'mood'; {columns}")
-    line = error("erase", "--model", trained, "--data", none)
+    line = one_line("erase", "--model", trained, "--data", none)
     assert line.endswith(f"{columns}; rows without labels are read with --unlabelled")
     for file in (gaps, write(tmp_path / "other.csv", ["0", "7"])):
-        line = error("erase", "--model", trained, "--data", file)
+        line = one_line("erase", "--model", trained, "--data", file)
         assert line.endswith("; rows without labels are read with --unlabelled")
 
 
@@ -172,7 +156,7 @@ def test_a_model_finds_its_data_from_another_folder(
     (here / "x.csv").rename("x.csv")
     invoke(*erase, "model", "--out", "again")
     Path("x.csv").unlink()
-    assert error(*erase, "model") == (
+    assert one_line(*erase, "model") == (
         f"error: {here / 'x.csv'}: no such file; it is the training data of the model in model, "
         "whose test split is read; restore it, or give a file as --data"
     )
@@ -191,7 +175,7 @@ def test_more_epochs_go_on(tmp_path: Path) -> None:
         (("--epochs", 2), "train.epochs is 3 there and 2 here"),
         (("--hidden-size", 8), "model.hidden_size is 4 there and 8 here"),
     ):
-        assert error(*train, 3, *options) == (
+        assert one_line(*train, 3, *options) == (
             f"error: {checkpoint} holds a training with another configuration: {difference}. "
             f"Choose another directory, or delete {checkpoint} to train anew"
         )
@@ -201,9 +185,9 @@ def test_options_of_several_numbers_and_classes_say_what_is_needed(tmp_path: Pat
     assert re.search(r"--fractions +N N N +Shares of train", invoke("train", "--help").stdout)
     data = write(tmp_path / "x.csv", ["0", "1"] * 30)
     train = ("train", "--data", data, *TINY, "--out", tmp_path / "m")
-    line = error(*train, "--fractions", 0.9, 0.2, 0.1)
+    line = one_line(*train, "--fractions", 0.9, 0.2, 0.1)
     assert line.endswith("which add to 1.2, needed shares that add to 1")
-    line = error(*train, "--classes", "0,maybe")
+    line = one_line(*train, "--classes", "0,maybe")
     assert line.endswith("in column 'label', needed some of each of the classes 0, maybe")
 
 
@@ -236,5 +220,5 @@ def test_words_of_another_language_wherever_the_model_is_applied(
 
 
 def test_a_language_that_is_not_there_is_refused_before_the_data_are_read(tmp_path: Path) -> None:
-    line = error("train", "--data", tmp_path / "absent.csv", "--language", "qq")
+    line = one_line("train", "--data", tmp_path / "absent.csv", "--language", "qq")
     assert "error: --language: given 'qq', needed a code of a language that spaCy has here" in line

@@ -162,7 +162,7 @@ def _erase(chunk: Chunk, config: Config, rows: list[int]) -> Iterator[HeatMap]:
         order[row], first_flip[row] = as_ints(w.minimal.order), as_ints(w.minimal.size)
         flip_label[row] = as_ints(w.minimal.flip_label)
     decisions = as_ints(erased.curves["decision"])  # [R, T + B]
-    sure = _probabilities(erased.curves["logits"].double().cpu().numpy())  # [R, T + B, C]
+    sure = erased.curves["logits"].double().softmax(-1).cpu().numpy()  # [R, T + B, C]
     probabilities = erased.probabilities.double().cpu().numpy()  # [B, C]
     weights = attention_weights(batch)
     offsets, points = as_ints(batch.offsets), as_ints(erased.curve_offsets)
@@ -191,12 +191,6 @@ def _erase(chunk: Chunk, config: Config, rows: list[int]) -> Iterator[HeatMap]:
                 for r, name in enumerate(names)
             ),
         )
-
-
-def _probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute the softmax over the last axis."""
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 def _rounded(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, ...]:

@@ -77,6 +77,24 @@ def test_the_contents_name_every_section(page: Page) -> None:
     assert len(sections) == 12
 
 
+def test_only_search_and_slider_need_a_script(page: Page) -> None:
+    hidden = [found["class"] for _, found in page.elements if "hidden" in found]
+    assert set(hidden) == {"fae-find", "fae-slide"}
+    assert len(page.of("fae-map")) == 10  # the five analysed documents of both runs
+    assert len(page.of("fae-find")) == 2
+    assert page.tags.count("button") == 2 * 2  # of the search
+    assert page.tags.count("select") == 10  # of the sliders
+
+
+def test_every_colour_has_one_for_dark_pages(page: Page) -> None:
+    light, dark = re.findall(r":root \{([^}]*)\}", page.source)
+    light, dark = (dict(re.findall(r"(--\w+): (#\w+)", colours)) for colours in (light, dark))
+    assert set(light) == set(dark)
+    assert len(light) >= 5
+    assert not set(light.items()) & set(dark.items())
+    assert "color-scheme: light dark" in page.source
+
+
 def test_names_and_texts_are_escaped(page: Page, folder: Path) -> None:
     assert "first <model> & more" in page.text
     assert "<w1>" in page.text
