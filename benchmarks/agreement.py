@@ -8,6 +8,8 @@ contract, section 8) are counted and left out; so are prefixes where two other c
 label by the same sum.
 
     python benchmarks/agreement.py --backend cpu --prefixes 10_000_000
+    python benchmarks/agreement.py --backend cpu-avx2     # one target of the CPU engine
+    python benchmarks/agreement.py --backend cpu-wide     # 64-byte lanes, as the tests run them
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ import torch
 from harness import machine, versions
 
 import fastattnerase as fae
+from fastattnerase import _C
+from fastattnerase.backends import register
+from fastattnerase.backends.cpu import CpuBackend
 
 TOLERANCE = 3e-6
 RANKINGS = ("random", "attention", "gradient", "product")
@@ -181,15 +186,28 @@ def minimal_sizes(
     return np.where(best == never, -1, best)
 
 
+def register_target(backend: str) -> None:
+    """Register a backend that names a target of the CPU engine, of the build or of the tests."""
+    target = backend.removeprefix("cpu-")
+    if target in _C.cpu_variants_built():
+        register(CpuBackend(backend, target))
+    elif target != backend:
+        sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python_tests"))
+        from contract import served
+
+        register(served.load(backend))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", default="cpu")
+    parser.add_argument("--backend", default="cpu", help="or a target: cpu-avx2, cpu-wide, …")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--prefixes", type=int, default=10_000_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--smoke", action="store_true", help="some thousand prefixes")
     parser.add_argument("--json", type=Path, help="write the counts here")
     options = parser.parse_args()
+    register_target(options.backend)
     target = 20_000 if options.smoke else options.prefixes
     rng = np.random.default_rng(options.seed)
     about = {

@@ -79,7 +79,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = [name for name in _tally.required if not runners.cases_only(name)]
         metafunc.parametrize("runner", names, indirect=True)
     elif "cpu_variant" in metafunc.fixturenames:
-        metafunc.parametrize("cpu_variant", _C.cpu_variants_built(), indirect=True)
+        variants = [*_C.cpu_variants_built(), "wide"]
+        metafunc.parametrize("cpu_variant", variants, indirect=True)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by markers

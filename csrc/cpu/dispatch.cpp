@@ -15,21 +15,38 @@ struct Offer {
   bool runs;
 };
 
-// Every variant of the build, the fastest first.
-std::vector<Offer> offers() {
-  std::vector<Offer> list;
-#if defined(FAE_CPU_X86)
+// Whether AVX2 and the fused multiply-add are there, or nobody asks for them.
+bool runs_avx2() {
+#if defined(__x86_64__)
   // The compiler's run-time support asks CPUID and, through XGETBV, the operating system.
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  list.push_back(
-      {&kAvx512, avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")});
-  list.push_back({&kAvx2, avx2});
-#elif defined(FAE_CPU_ARM)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return true;
+#endif
+}
+
+// Every variant of the build, the fastest first; that of the tests last.
+std::vector<Offer> offers() {
+  std::vector<Offer> list;
+#if defined(FAE_HAS_AVX512)
+  list.push_back({&kAvx512, runs_avx2() && __builtin_cpu_supports("avx512f") &&
+                                __builtin_cpu_supports("avx512bw") &&
+                                __builtin_cpu_supports("avx512dq") &&
+                                __builtin_cpu_supports("avx512vl")});
+#endif
+#if defined(FAE_HAS_AVX2)
+  list.push_back({&kAvx2, runs_avx2()});
+#endif
+#if defined(FAE_HAS_NEON)
   list.push_back({&kNeon, true});
 #endif
+#if defined(FAE_HAS_PLAIN)
   list.push_back({&kPlain, true});
+#endif
+#if defined(FAE_HAS_WIDE)
+  list.push_back({&kWide, runs_avx2()});
+#endif
   return list;
 }
 
@@ -42,7 +59,7 @@ std::vector<const Variant*> runnable() {
 }
 
 const Variant* find(const std::string& given) {
-  const std::string name = given == "baseline" ? kPlain.name : given;  // what plain was called
+  const std::string name = given == "baseline" ? "plain" : given;  // what plain was called
   for (const Variant* variant : runnable()) {
     if (name == variant->name) return variant;
   }

@@ -2,23 +2,10 @@
 // everything internal to that unit so that no wide code leaks out of it.
 #pragma once
 
+#include "cpu/blocks/sweep.h"
 #include "cpu/minimal.h"
 #include "cpu/usual/runs.h"
 #include "cpu/usual/sweep.h"
-
-#if defined(__AVX512F__) && !defined(FAE_WIDE)
-#define FAE_BLOCKS
-namespace fae::cpu {
-namespace {
-namespace blocks {
-// clang-format off: each uses what is above it
-#include "cpu/avx512/vectors.h"
-#include "cpu/avx512/short.h"
-// clang-format on
-}  // namespace blocks
-}  // namespace
-}  // namespace fae::cpu
-#endif
 
 namespace fae::cpu {
 namespace {
@@ -345,9 +332,7 @@ inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, 
   Arena run_arena(work);
   const RunMemory run = lay_out_run(p, run_arena);
   char* const rest = work + run_arena.used();
-#if defined(FAE_BLOCKS)
-  const bool in_blocks = blocks::short_possible(p);
-#endif
+  const bool in_blocks = blocks_possible(p);
   unsigned char general[kRun];  // of the run's instances, whether they go one by one
   for (std::int64_t b = begin; b < end;) {
     const std::int64_t to = project_run(p, packed_weights, run, b, end);
@@ -356,10 +341,11 @@ inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, 
       if (error.fault != Fault::kNone) return error;
       continue;
     }
-    memset(general, 1, to - b);
-#if defined(FAE_BLOCKS)
-    if (in_blocks) blocks::sweep_short(c, run, b, to, general);
-#endif
+    if (in_blocks) {
+      sweep_short(c, run, b, to, general);
+    } else {
+      memset(general, 1, to - b);
+    }
     const std::int64_t run_first = p.offsets[b], run_begin = b;
     for (; b < to; ++b) {
       if (general[b - run_begin] == 0) continue;

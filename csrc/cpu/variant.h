@@ -43,6 +43,7 @@ extern const Variant kPlain;
 extern const Variant kAvx2;
 extern const Variant kAvx512;
 extern const Variant kNeon;
+extern const Variant kWide;
 
 const Variant& selected_variant();
 

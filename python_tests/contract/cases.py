@@ -71,6 +71,7 @@ CAPS = {
         instances=3, items=40, products=40_000, rankings=3, minimal_classes=9, siblings=2
     ),
     "cuda-emulated": Caps(instances=40, items=700, products=4_000_000, minimal_classes=200),
+    "cpu-wide": Caps(instances=200, items=5_000, minimal_classes=200),
     "cpu-neon-emulated": Caps(
         instances=40, items=1_100, products=1_000_000, rankings=10, minimal_classes=200, siblings=4
     ),

@@ -41,7 +41,7 @@ def required(gpu: bool) -> list[str]:
 
 def cases_only(name: str) -> bool:
     """Whether a backend runs the contract's cases and leaves its other tests to faster ones."""
-    return name == "cpu-neon-emulated"
+    return name in served.SERVERS
 
 
 def absent(name: str) -> str:
@@ -50,6 +50,13 @@ def absent(name: str) -> str:
     if variant in _C.cpu_variants_built() and variant not in _C.cpu_variants():
         return ABSENT
     return served.lacking(name)
+
+
+def native(variant: str) -> str:
+    """Register a variant of the CPU engine as a backend and say its name."""
+    name = f"cpu-{variant}"
+    register(served.load(name) if name in served.SERVERS else CpuBackend(name, variant))
+    return name
 
 
 @cache
@@ -61,7 +68,7 @@ def load(name: str, gpu: bool) -> Runner:
     elif name in served.SERVERS:
         register(served.load(name))
     elif name.startswith("cpu-"):
-        register(CpuBackend(name, variant=name.removeprefix("cpu-")))
+        native(name.removeprefix("cpu-"))
     elif name == "cuda-emulated":
         path = Path(__file__).parents[1] / "cuda" / "emulator.py"
         spec = importlib.util.spec_from_file_location("fastattnerase_emulator", path)

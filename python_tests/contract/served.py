@@ -1,5 +1,6 @@
 """CPU variants that `_C` does not hold, behind pipes: see python_tests/native/serve.cpp.
 
+`cpu-wide` is the engine with vectors of 64 bytes on any machine: the body that AVX-512 runs.
 `cpu-neon-emulated` is the engine built for Arm and run by an emulator of user programs, where the
 machine has the tools (Debian: g++-aarch64-linux-gnu and qemu-user).
 """
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastattnerase import _C
 from fastattnerase.backends.addresses import pooled_fields, readable, sweep_fields
 from fastattnerase.problem import Outputs, PooledProblem, Problem
 
@@ -41,10 +43,14 @@ class Server:
 
 
 SERVERS = {
+    "cpu-wide": Server(
+        ROOT / "build" / "served-wide", "wide", ("-DFASTATTNERASE_CPU_TARGETS=wide",)
+    ),
     "cpu-neon-emulated": Server(
         ROOT / "build" / "served-arm",
         "neon",
         (
+            "-DFASTATTNERASE_CPU_TARGETS=neon",
             "-DCMAKE_SYSTEM_NAME=Linux",
             "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
             f"-DCMAKE_CXX_COMPILER={COMPILER}",
@@ -52,7 +58,7 @@ SERVERS = {
         ),
         (EMULATOR,),
         (COMPILER, EMULATOR),
-    )
+    ),
 }
 
 
@@ -63,6 +69,8 @@ def here() -> list[str]:
 
 def lacking(name: str) -> str:
     """Why this machine cannot run a server; empty where it can."""
+    if name == "cpu-wide" and not ARM and "avx2" not in _C.cpu_variants():
+        return "no AVX2 on this machine"
     tools = SERVERS[name].tools if name in SERVERS else ()
     missing = [tool for tool in tools if shutil.which(tool) is None]
     return f"no {' and no '.join(missing)}" if missing else ""

@@ -32,9 +32,6 @@ native() {  # name, sanitizers: the native test
 native thread thread
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 native address "address;undefined"
-if [ "$(uname -m)" = x86_64 ]; then
-  not_run "sanitizers: undefined behaviour and the stack of csrc/cpu/targets/avx512.cpp, compiled unwatched"
-fi
 if [ "$short" = 1 ]; then
   not_run "sanitizers: the Python extension (make sanitize)"
   exit 0

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from contract import runners
 from torch import Tensor
 
 import fastattnerase as fae
 from fastattnerase import _C
-from fastattnerase.backends import register
-from fastattnerase.backends.cpu import CpuBackend
 
 NAMES = ("random", "attention", "gradient", "product")
 CURVES = ("js", "kl", "label_prob", "mass")
@@ -46,8 +45,7 @@ def batch(classes: int, scores: bool, seed: int, longest: int = 17) -> fae.Atten
 
 def swept(problem: fae.AttentionBatch, variant: str, orders: int = 1) -> dict[str, Tensor]:
     """Everything a sweep gives and the built-in orders, by name."""
-    name = f"native-{variant}"
-    register(CpuBackend(name, variant))
+    name = runners.native(variant)
     run = fae.sweep(problem, NAMES, curves=CURVES, random_orders=orders, backend=name)
     assert run.single is not None
     assert run.minimal is not None

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from contract import runners
 
 import fastattnerase as fae
-from fastattnerase.backends import register
-from fastattnerase.backends.cpu import CpuBackend
 
 LENGTHS = torch.arange(1, 1100)
 OFFSETS = torch.cat([torch.zeros(1, dtype=torch.int64), LENGTHS.cumsum(0)])
@@ -37,8 +36,8 @@ def test_every_length_is_sorted_exactly(
         given = torch.randn(ITEMS, generator=generator)
         if keys == "close":  # closer than the leading bits that the networks compare
             given = 1 + 1e-6 * given
-    register(CpuBackend(f"native-{cpu_variant}", cpu_variant))
-    order = fae.rank(batch, given, backend=f"native-{cpu_variant}")
+    name = runners.native(cpu_variant)
+    order = fae.rank(batch, given, backend=name)
     for length, begin in zip(LENGTHS.tolist(), OFFSETS.tolist(), strict=False):
         part = given[begin : begin + length]
         assert torch.equal(

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from contract import runners
 
 import fastattnerase as fae
 from fastattnerase import _C
-from fastattnerase.backends import register
-from fastattnerase.backends.cpu import CpuBackend
 
 LENGTHS = (0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100, 129, 300, 511, 512, 513, 1025)
 NEAR_TIE = int(fae.Status.NEAR_TIE)
@@ -91,17 +90,17 @@ def test_variants_decide_the_same(
 ) -> None:
     problem = batch(classes, width, dtype, scores)
     names = ("attention", "gradient", "product", "random", "renormalized_gradient", "minimal")
-    register(CpuBackend("native-plain", "plain"))
-    orders = [fae.rank(problem, name, backend="native-plain") for name in names]
+    plain = runners.native("plain")
+    orders = [fae.rank(problem, name, backend=plain) for name in names]
     curves = ("js", "kl", "mass")
-    want = fae.sweep(problem, orders, curves=curves, backend="native-plain")
+    want = fae.sweep(problem, orders, curves=curves, backend=plain)
     assert (want.prefixes.first_flip > 0).any()
     assert (want.prefixes.first_flip < 0).any()
     assert want.single is not None
     assert want.minimal is not None
-    register(CpuBackend(f"native-{cpu_variant}", cpu_variant))
-    short = fae.erase_prefixes(problem, names[:4], backend=f"native-{cpu_variant}")
-    other = fae.sweep(problem, orders, curves=curves, backend=f"native-{cpu_variant}")
+    name = runners.native(cpu_variant)
+    short = fae.erase_prefixes(problem, names[:4], backend=name)
+    other = fae.sweep(problem, orders, curves=curves, backend=name)
     near = (want.prefixes.status | other.prefixes.status) & NEAR_TIE != 0
     assert near.sum() <= 2
     clear = ~near
@@ -130,16 +129,16 @@ def test_results_do_not_depend_on_threads_or_neighbours(cpu_variant: str) -> Non
     problem = batch(10, 100, torch.float32, True)
     names = ("attention", "gradient", "product", "random")
     before = torch.get_num_threads()
-    register(CpuBackend(f"native-{cpu_variant}", cpu_variant))
+    name = runners.native(cpu_variant)
     runs = []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            runs.append(fae.sweep(problem, names, curves=("js",), backend=f"native-{cpu_variant}"))
+            runs.append(fae.sweep(problem, names, curves=("js",), backend=name))
     finally:
         torch.set_num_threads(before)
     parts = [
-        fae.sweep(problem[b : b + 1], names, curves=("js",), backend=f"native-{cpu_variant}")
+        fae.sweep(problem[b : b + 1], names, curves=("js",), backend=name)
         for b in range(len(problem))
     ]
     for run in runs[1:]:

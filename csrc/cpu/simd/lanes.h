@@ -250,6 +250,15 @@ FAE_INLINE Mask<T, N> Not(Mask<T, N> a) {
   return y;
 }
 
+// The mask for lanes of another type of the same size.
+template <class V, class T>
+FAE_INLINE Mask<typename V::Lane, V::kLanes> RebindMask(Mask<T, V::kLanes> m) {
+  static_assert(sizeof(typename V::Lane) == sizeof(T));
+  Mask<typename V::Lane, V::kLanes> y;
+  FAE_EACH_PART(V) y.part[k] = m.part[k];
+  return y;
+}
+
 // The first `count` lanes.
 template <class V>
 FAE_INLINE Mask<typename V::Lane, V::kLanes> FirstN(std::int64_t count) {
@@ -356,6 +365,27 @@ FAE_INLINE Vec<T, 2 * N> Combine(Vec<T, N> low, Vec<T, N> high) {
       y.part[k] = low.part[k];
       y.part[decltype(low)::kParts + k] = high.part[k];
     }
+  }
+  return y;
+}
+
+// Between int32 and float32, towards zero.
+template <class V, class T>
+FAE_INLINE V ConvertTo(Vec<T, V::kLanes> x) {
+  V y;
+  FAE_EACH_PART(V) y.part[k] = __builtin_convertvector(x.part[k], typename V::Part);
+  return y;
+}
+
+// A mask of lanes of 4 bytes for as many of 8.
+template <class T, int N>
+FAE_INLINE Mask<double, N> PromoteMaskTo(Mask<T, N> m) {
+  using From = Vec<T, N>;
+  Mask<double, N> y;
+  static_assert(sizeof(T) == 4 && Vec<double, N>::kParts == 2 * From::kParts);
+  FAE_EACH_PART(From) {
+    y.part[2 * k] = native::widen_mask_lower(m.part[k]);
+    y.part[2 * k + 1] = native::widen_mask_upper(m.part[k]);
   }
   return y;
 }

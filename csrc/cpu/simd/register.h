@@ -304,6 +304,22 @@ FAE_INLINE Register<LaneOf<H>, 2 * sizeof(H)> combine(H low, H high) {
   return x;
 }
 
+// The halves of a mask of lanes of 4 bytes for lanes of 8.
+FAE_INLINE Register<std::int64_t, 16> widen_mask_lower(Register<std::int32_t, 16> m) {
+  return (Register<std::int64_t, 16>)shuffle<0, 0, 1, 1>(m);
+}
+FAE_INLINE Register<std::int64_t, 16> widen_mask_upper(Register<std::int32_t, 16> m) {
+  return (Register<std::int64_t, 16>)shuffle<2, 2, 3, 3>(m);
+}
+template <class M>
+FAE_INLINE Register<std::int64_t, sizeof(M)> widen_mask_lower(M m) {
+  return __builtin_convertvector(lower(m), Register<std::int64_t, sizeof(M)>);
+}
+template <class M>
+FAE_INLINE Register<std::int64_t, sizeof(M)> widen_mask_upper(M m) {
+  return __builtin_convertvector(upper(m), Register<std::int64_t, sizeof(M)>);
+}
+
 // float32 to float64 and back: a register of half the bytes, or the halves of one of as many.
 template <class F>
 FAE_INLINE Register<double, 2 * sizeof(F)> widen(F x) {
@@ -355,6 +371,8 @@ using generic::store_first;
 using generic::upper;
 using generic::widen;
 using generic::widen_lower;
+using generic::widen_mask_lower;
+using generic::widen_mask_upper;
 using generic::widen_upper;
 using generic::zero_unless;
 }  // namespace native

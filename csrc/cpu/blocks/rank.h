@@ -1,0 +1,305 @@
+// Ranks and first flips of the sixteen instances of a block.
+//
+//   - Ranks without a sort: an item's rank is the number of items before it, so that all pairs are
+//     compared, by keys that are exact (words that ascend with the float64 key, upper and lower
+//     half in lanes of their own) and with ties by position. The same comparison adds the margins
+//     of what ranks behind: an item's sums, and with them the decision of the prefix that ends
+//     before it, need no order. This grows with the square of the items; with 7 of them it is
+//     cheaper than a network and a scan in its order.
+//   - Sums of lowered margins are floats (FloatRow in narrow.h: L = 2 t). Where some are negative,
+//     the sums over the survivors are taken again.
+// With u = 2^-24, t the near-tie tolerance and A the survivors' mass a sum of at most 16 lowered
+// margins is off by at most 0.16 t A + 15 u (2 S A) < 0.8 t A. No negative sum: every margin is
+// above (2 - 0.8) t A. A negative one: some margin is below 2.8 t A, thus below -3.2 t A where all
+// margins read back are 4 t A from zero, and the class of the least is the decision where the next
+// is 4 t A away. Everything else is left to the general way, which writes all of the instance's
+// results again, like an instance that is not usual.
+#pragma once
+
+#include "cpu/blocks/block.h"
+
+namespace fae::cpu {
+namespace {
+
+struct EvenLanes {
+  static constexpr int at(int l) { return 2 * l; }
+};
+struct OddLanes {
+  static constexpr int at(int l) { return 2 * l + 1; }
+};
+
+// Keeps doubles as the keys of item i: their bits, turned where they are negative, so that words
+// ascend with them, -0 equal to +0. Items that are absent are below all others.
+FAE_INLINE void keep_keys(Block& B, std::int64_t i, int l, WideDoubles keys) {
+  using Part = Words::Part;
+  static_assert(WideDoubles::kParts == 2, "a register of floats to two of doubles");
+  const WideDoubles x = keys + Zero<WideDoubles>();
+  Words high, low;
+  high.part[0] = shuffle_by<OddLanes>((Part)x.part[0], (Part)x.part[1]);
+  low.part[0] = shuffle_by<EvenLanes>((Part)x.part[0], (Part)x.part[1]);
+  const Words negative = ShiftRight(high, 31), least = Set<Words>(INT32_MIN);
+  const auto here = RebindMask<Words>(present(B, i, l));
+  high = high ^ (negative & Set<Words>(INT32_MAX));
+  low = low ^ negative ^ least;
+  Store(IfThenElse(here, high, least), B.high[i] + l);
+  Store(IfThenElse(here, low, least), B.low[i] + l);
+}
+
+template <class Key>
+FAE_INLINE void keep_all_keys(Block& B, Key key) {
+  for (int l = 0; l < kInstances; l += kFloats) {
+    for (std::int64_t i = 0; i < B.items; ++i) keep_keys(B, i, l, key(i, l));
+  }
+}
+
+// Random keys, unsigned words.
+inline __attribute__((noinline)) void keep_random_keys(const SweepParams& p, Block& B,
+                                                       std::int64_t order) {
+  std::uint64_t stream[kInstances];
+  for (int l = 0; l < kInstances; ++l) stream[l] = random_stream(p.seed, order, p.ids[B.index[l]]);
+  for (std::int64_t i = 0; i < B.items; ++i) {
+    for (int l = 0; l < kInstances; ++l) {
+      const std::uint64_t key = random_key(stream[l], i);
+      const bool here = static_cast<float>(i) < B.n[l];
+      const auto high = static_cast<std::uint32_t>(key >> 32) ^ 0x80000000u;
+      const auto low = static_cast<std::uint32_t>(key) ^ 0x80000000u;
+      B.high[i][l] = here ? static_cast<std::int32_t>(high) : INT32_MIN;
+      B.low[i][l] = here ? static_cast<std::int32_t>(low) : INT32_MIN;
+    }
+  }
+}
+
+// The keys of ranking r.
+inline void make_keys(const SweepParams& p, Block& B, std::int64_t r) {
+  switch (p.rankings[r]) {
+    case kAttention:
+      keep_all_keys(B, [&](std::int64_t i, int l) { return Load<WideDoubles>(B.e[i] + l); });
+      break;
+    case kGradient:
+      keep_all_keys(B, [&](std::int64_t i, int l) { return Load<WideDoubles>(B.gradient[i] + l); });
+      break;
+    case kProduct:
+      keep_all_keys(B, [&](std::int64_t i, int l) {
+        return Load<WideDoubles>(B.a[i] + l) * Load<WideDoubles>(B.gradient[i] + l);
+      });
+      break;
+    default:
+      keep_random_keys(p, B, p.ranking_args[r]);
+  }
+}
+
+// Keys of an item in the lanes of instances.
+struct Keys {
+  Words high, low;
+};
+FAE_INLINE Keys load_keys(const Block& B, std::int64_t i, int l) {
+  return {Load<Words>(B.high[i] + l), Load<Words>(B.low[i] + l)};
+}
+FAE_INLINE auto below(const Keys& a, const Keys& b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low));
+}
+FAE_INLINE auto not_above(const Keys& a, const Keys& b) {
+  if constexpr (!Target::kHasMaskRegisters) return Not(below(b, a));
+  return (a.high < b.high) | ((a.high == b.high) & (a.low <= b.low));
+}
+
+// Margins of an item in G slots.
+template <int G>
+struct Margins {
+  Floats of[G];
+};
+template <int G>
+FAE_INLINE Margins<G> load_lowered(const Block& B, std::int64_t slot, std::int64_t i, int l) {
+  Margins<G> x;
+#pragma GCC unroll 4
+  for (int g = 0; g < G; ++g) x.of[g] = Load<Floats>(B.lowered[slot + g][i] + l);
+  return x;
+}
+
+// The sums over an item and what ranks behind it, and how many these are. Every second addition is
+// a multiply-add, which other pipes do.
+template <int G>
+struct ItemSums {
+  Keys key;
+  Words behind;
+  Margins<G> sum;
+
+  FAE_INLINE void add(Mask<std::int32_t, kFloats> lanes, const Margins<G>& x, Words one,
+                      Floats unit) {
+    behind = add_where(behind, lanes, one);
+    const auto chosen = RebindMask<Floats>(lanes);
+#pragma GCC unroll 4
+    for (int g = 0; g < G; ++g) {
+      if (g % 2 == 0) {
+        sum.of[g] = add_where(sum.of[g], chosen, x.of[g]);
+      } else {
+        sum.of[g] = add_multiple_where(sum.of[g], chosen, x.of[g], unit);
+      }
+    }
+  }
+};
+
+// Ranks of all items and the least of the sums over each and all that rank behind it, of G slots.
+template <int G, bool kFirst>
+inline __attribute__((noinline)) void scan_slots(Block& B, std::int64_t slot) {
+  const std::int64_t items = B.items;
+  const Words one = Set<Words>(1);
+  Floats unit = Set<Floats>(1.0f);
+  loaded(unit);
+  for (int l = 0; l < kInstances; l += kFloats) {
+    for (std::int64_t i = 0; i < items; i += 2) {
+      const Margins<G> x = load_lowered<G>(B, slot, i, l), y = load_lowered<G>(B, slot, i + 1, l);
+      ItemSums<G> a{load_keys(B, i, l), Zero<Words>(), x};
+      ItemSums<G> b{load_keys(B, i + 1, l), Zero<Words>(), y};
+      const auto in_order = not_above(b.key, a.key);
+      a.add(in_order, y, one, unit);
+      b.add(Not(in_order), x, one, unit);
+      for (std::int64_t j = 0; j < i; ++j) {
+        const Keys its = load_keys(B, j, l);
+        const Margins<G> z = load_lowered<G>(B, slot, j, l);
+        a.add(below(its, a.key), z, one, unit);
+        b.add(below(its, b.key), z, one, unit);
+      }
+      for (std::int64_t j = i + 2; j < items; ++j) {
+        const Keys its = load_keys(B, j, l);
+        const Margins<G> z = load_lowered<G>(B, slot, j, l);
+        a.add(not_above(its, a.key), z, one, unit);
+        b.add(not_above(its, b.key), z, one, unit);
+      }
+      const auto keep = [&](std::int64_t item, const ItemSums<G>& s)
+                            __attribute__((always_inline)) {
+                              Floats least = s.sum.of[0];
+#pragma GCC unroll 4
+                              for (int g = 1; g < G; ++g) least = Min(least, s.sum.of[g]);
+                              if (!kFirst) least = Min(least, Load<Floats>(B.least[item] + l));
+                              Store(least, B.least[item] + l);
+                              if (!kFirst) return;
+                              const Words others = Set<Words>(static_cast<std::int32_t>(items - 1));
+                              Store(ConvertTo<Floats>(others - s.behind), B.ranks[item] + l);
+                            };
+      keep(i, a);
+      keep(i + 1, b);
+    }
+  }
+}
+
+template <int S>
+FAE_INLINE void scan_block(const SweepParams& p, Block& B) {
+  if constexpr (S > 0) {
+    scan_slots<S, true>(B, 0);
+  } else {
+    scan_slots<4, true>(B, 0);
+    for (std::int64_t s = 4; s < slots<S>(p); s += 4) scan_slots<4, false>(B, s);
+  }
+}
+
+// Ranks by the keys alone.
+inline void rank_block(Block& B) {
+  const Words one = Set<Words>(1);
+  for (int l = 0; l < kInstances; l += kFloats) {
+    for (std::int64_t i = 0; i < B.items; ++i) {
+      const Keys key = load_keys(B, i, l);
+      Words rank = Zero<Words>();
+      for (std::int64_t j = 0; j < i; ++j) {
+        rank = add_where(rank, not_above(key, load_keys(B, j, l)), one);
+      }
+      for (std::int64_t j = i + 1; j < B.items; ++j) {
+        rank = add_where(rank, below(key, load_keys(B, j, l)), one);
+      }
+      Store(ConvertTo<Floats>(rank), B.ranks[i] + l);
+    }
+  }
+}
+
+// The items' positions in the order of their ranks.
+inline void write_positions(const Block& B, std::int64_t* to) {
+  for (std::int64_t l = 0; l < B.count; ++l) {
+    const auto n = static_cast<std::int64_t>(B.n[l]);
+    for (std::int64_t i = 0; i < n; ++i) {
+      to[B.first[l] + static_cast<std::int64_t>(B.ranks[i][l])] = i;
+    }
+  }
+}
+
+// Behind the last item that has weight.
+inline void last_with_mass(const Block& B, float* last) {
+  memcpy(last, B.n, sizeof B.n);
+  if (!B.any_massless) return;
+  for (int l = 0; l < kInstances; l += kDoubles) {
+    Doubles end = Zero<Doubles>();
+    for (std::int64_t i = 0; i < B.items; ++i) {
+      const auto some = Load<Doubles>(B.a[i] + l) > Zero<Doubles>();
+      end = IfThenElse(some, Max(end, promoted(B.ranks[i] + l) + Set<Doubles>(1)), end);
+    }
+    store_rounded(end, last + l);
+  }
+}
+
+// First flips of ranking r.
+template <int S>
+inline __attribute__((noinline)) void resolve(const SweepParams& p, Block& B, std::int64_t r) {
+  const std::int64_t items = B.items, others = slots<S>(p);
+  const Floats zero = Zero<Floats>(), never = Set<Floats>(-1.0f);
+  alignas(64) float last[kInstances];
+  alignas(64) std::int32_t firsts[kInstances], labels[kInstances];
+  alignas(64) double masses[kInstances];
+  last_with_mass(B, last);
+  for (int l = 0; l < kInstances; l += kFloats) {
+    const Floats label = Load<Floats>(B.label + l), bias_label = Load<Floats>(B.bias_label + l);
+    Floats first = Set<Floats>(kShort + 1);
+    for (std::int64_t i = 0; i < items; ++i) {
+      const auto negative = Load<Floats>(B.least[i] + l) < zero;
+      first = IfThenElse(negative, Min(first, Load<Floats>(B.ranks[i] + l)), first);
+    }
+    const auto flips = first <= Set<Floats>(kShort);
+    const Floats cut = IfThenElse(flips, first, Load<Floats>(last + l));
+    WideDoubles mass = Zero<WideDoubles>();
+    Floats surviving = zero;
+    Floats sums[S > 0 ? S : 15];
+#pragma GCC unroll 4
+    for (std::int64_t s = 0; s < others; ++s) sums[s] = zero;
+    for (std::int64_t i = 0; i < items; ++i) {
+      const auto erased = Load<Floats>(B.ranks[i] + l) < cut;
+      mass = add_where(mass, PromoteMaskTo(erased), Load<WideDoubles>(B.a[i] + l));
+      const auto survive = Not(erased);
+      surviving = add_where(surviving, survive, Load<Floats>(B.weight[i] + l));
+#pragma GCC unroll 4
+      for (std::int64_t s = 0; s < others; ++s) {
+        sums[s] = add_where(sums[s], survive, Load<Floats>(B.lowered[s][i] + l));
+      }
+    }
+    const Floats tolerance = DemoteTo(Load<WideDoubles>(B.tolerance + l));
+    const Floats scaled = surviving * tolerance;
+    const Floats lowered = scaled + scaled, clear = lowered + lowered;
+    Floats lowest = zero, second = zero, decision = label;
+    auto close = first == zero;
+#pragma GCC unroll 5
+    for (std::int64_t s = 0; s < others; ++s) {
+      const Floats margin = sums[s] + lowered;
+      close = close | (Abs(margin) < clear);
+      const auto lower = margin < lowest;
+      second = Min(second, Max(margin, lowest));
+      lowest = Min(margin, lowest);
+      const Floats slot = Set<Floats>(static_cast<float>(s));
+      const Floats its = add_where(slot, label <= slot, Set<Floats>(1.0f));
+      decision = IfThenElse(lower, its, decision);
+    }
+    close = close | (second - lowest < clear);
+    B.odd |= BitsFromMask(flips & close) << l;
+    const auto stays = label == bias_label;
+    Store(mass, masses + l);
+    Store(ConvertTo<Words>(IfThenElse(Not(flips) & stays, never, cut)), firsts + l);
+    const Floats otherwise = IfThenElse(stays, never, bias_label);
+    Store(ConvertTo<Words>(IfThenElse(flips, decision, otherwise)), labels + l);
+  }
+  for (std::int64_t l = 0; l < B.count; ++l) {
+    const std::int64_t to = r * p.B + B.index[l];
+    if (p.first_flip != nullptr) p.first_flip[to] = firsts[l];
+    if (p.flip_label != nullptr) p.flip_label[to] = labels[l];
+    if (p.removed_mass != nullptr) p.removed_mass[to] = firsts[l] < 0 ? kNan : masses[l];
+  }
+  if (p.order != nullptr) write_positions(B, p.order + r * p.T);
+}
+
+}  // namespace
+}  // namespace fae::cpu
