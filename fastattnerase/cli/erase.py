@@ -110,7 +110,7 @@ def _summary(result: Result) -> None:
     out.print(
         "Medians are over all decisions, one that never flips as beyond everything; beside them as "
         "in the paper, which leaves these out. Over set: items erased over those of the smallest "
-        "set. Skill: 0 a random order, 1 the smallest sets. "
+        "set. Skill: 0 at random, 1 the smallest sets. "
         f"Attention’s divergence from uniform: {skew(result)}.",
         soft_wrap=True,
     )

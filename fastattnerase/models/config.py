@@ -19,7 +19,8 @@ class ModelConfig:
     """The parts and sizes of an attention classifier; JSON-able.
 
     Defaults are the sizes of Serrano & Smith 2019 (appendix and code) and the dropout rates of
-    their IMDB models. Where paper and code differ, the paper's reading is the default.
+    their IMDB models. Output dropout and initial parameters are by the paper's reading; dropout of
+    the conv encoder's input, of which the paper says nothing, is their published code's.
 
     Attributes:
         kind: Kind of model: `flan`, one attention layer over words; `han`, from words to sentences
@@ -54,7 +55,8 @@ class ModelConfig:
         dropout_output: Dropout rate in the classification layer.
         dropout_style: What output dropout drops: features of the document vector (`paper`) or
             class logits (`code`).
-        conv_dropout: Dropout rate of a `conv` or `cnn` encoder's input, on top of the others.
+        conv_dropout: Dropout rate of a `conv` or `cnn` encoder's input, on top of the others; by
+            default the published code's, 0 by the paper.
         embedding_max_norm: Word vectors longer than this are scaled to it whenever they are looked
             up; by default they are left as they are.
         initialisation: Initial parameters: `plain`, Xavier-uniform input and orthogonal recurrent

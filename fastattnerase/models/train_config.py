@@ -16,8 +16,9 @@ class TrainConfig:
     """How a model is trained; JSON-able.
 
     Adam on the cross-entropy; the best epoch is kept. By default that is the one of the best dev
-    accuracy, and the learning rate is halved after every epoch without a better one (Serrano &
-    Smith 2019, code). `jain_wallace_training` gives the settings of Jain & Wallace.
+    accuracy, and the learning rate is halved after every epoch without a better one, as in the
+    published code of Serrano & Smith 2019; their paper says nothing of halving.
+    `jain_wallace_training` gives the settings of Jain & Wallace.
 
     Attributes:
         epochs: Largest number of epochs; with more, a finished training goes on.
@@ -31,8 +32,9 @@ class TrainConfig:
         clip_norm: Gradients are scaled down to this total norm; None leaves them.
         clip_value: Each element of a gradient is clamped to this size; None leaves them.
         lr_factor: The learning rate is multiplied by this after an epoch that is not better; 1
-            keeps it constant.
-        lr_patience: Epochs without a better one that go by before that.
+            keeps it constant, as the paper has it. By default the published code's.
+        lr_patience: Epochs without a better one that go by before that; by default the published
+            code's.
         seed: Seed of the batches and of dropout.
         selection: Which epoch is better: by `accuracy` or `auc` (area under the ROC curve, two
             classes) on dev, or by the lowest `train_loss`.

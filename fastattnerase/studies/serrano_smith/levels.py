@@ -10,7 +10,7 @@ import numpy as np
 from fastattnerase.extras import needs
 from fastattnerase.statistics.bootstrap import Floats
 from fastattnerase.statistics.two_level import SeedBootstrap, less
-from fastattnerase.studies.serrano_smith.columns import flips_so, fractions
+from fastattnerase.studies.serrano_smith.columns import fractions
 from fastattnerase.studies.serrano_smith.config import LEAST_DIFFERENCE
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns
 from fastattnerase.studies.serrano_smith.result import Result
@@ -101,22 +101,35 @@ class Levels:
         return wins.astype(np.float64), losses.astype(np.float64), judged.astype(np.float64)
 
     def top_item(self) -> float | None:
-        """Compare how often the item with most attention flips alone, and how often the random one
-        does."""
-        return self._mean(flips_so(self._single, True, False) - flips_so(self._single, False, True))
+        """Compare how often the item with most attention flips alone, and how often another one
+        does, in exact expectation over the others."""
+        top, other = self._alone
+        return self._mean(top - other)
 
     def neither(self) -> float | None:
-        """Compare the share in which neither of the two flips alone with a half."""
-        return self._mean(flips_so(self._single, False, False) - 0.5)
+        """Compare the share in which neither of the two flips alone with a half, likewise."""
+        top, other = self._alone
+        return self._mean((1 - top) * (1 - other) - 0.5)
 
     def negative(self, share: float) -> float | None:
-        """Compare the share of negative ΔJS with another."""
-        below = self._single["delta_js"].to_numpy() < -LEAST_DIFFERENCE
+        """Compare the share of negative ΔJS with another, likewise; as drawn of a run that is
+        older than that column."""
+        column = "others_larger_share"
+        exact = self._result.single["attention"].expected_negative.value is not None
+        if exact:
+            below = self._read([column])[column].to_numpy()
+        else:
+            below = self._read(["delta_js"])["delta_js"].to_numpy() < -LEAST_DIFFERENCE
         return self._mean(np.asarray(below, dtype=np.float64)[:, None] - share)
 
     @cached_property
-    def _single(self) -> pd.DataFrame:
-        columns = ["flip_label", "r_flip_label", "delta_js"]
+    def _alone(self) -> tuple[Floats, Floats]:
+        """Say whether the top item flips alone, and which share of the others does; `[N, 1]`."""
+        table = self._read(["flip_label", "others_flip_share"])
+        top = np.asarray(table["flip_label"] >= 0, dtype=np.float64)
+        return top[:, None], table["others_flip_share"].to_numpy()[:, None]
+
+    def _read(self, columns: list[str]) -> pd.DataFrame:
         return read_columns(self._result.folder, "single", columns, "attention")
 
     def _mean(self, sample: Floats) -> float | None:

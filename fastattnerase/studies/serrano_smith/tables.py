@@ -13,6 +13,7 @@ from fastattnerase.studies.serrano_smith.config import CELLS, RULES
 from fastattnerase.studies.serrano_smith.counted import Spread
 from fastattnerase.studies.serrano_smith.findings import Finding, findings
 from fastattnerase.studies.serrano_smith.grid import Grid, arrange, without_single_sentences
+from fastattnerase.studies.serrano_smith.paper_claims import over_half
 from fastattnerase.studies.serrano_smith.presets import published_accuracy
 from fastattnerase.studies.serrano_smith.records import Architecture, architecture
 from fastattnerase.studies.serrano_smith.result import Pair, Result
@@ -44,7 +45,8 @@ def tables(
         take three columns: the value, `…_low` and `…_high`, the ends of its interval. In
         `multi_weight`, `all_…` are over all instances, one that a ranking never flips as beyond
         every fraction and gap (`inf`; in the mean of fractions as 1), and `fraction_…`, `mass_…`
-        and `gap_…` over those that it flips, the paper's convention; `flipped` and `never` are
+        and `gap_…` over those that it flips, the paper's convention; `over_half` is the share that
+        needs more than half of the items (figure 6); `flipped` and `never` are
         instances, the mean over random orders. How far from the exact smallest set:
         `all_gap_…`, `skill` and `share_optimal` in `multi_weight`, `share_optimal` of
         the better ranking in `pairs`, `any_item_flips`, the share in which some item flips the
@@ -149,6 +151,7 @@ def _multi(result: Result) -> Iterator[dict[str, Any]]:
         row |= _spread("mass", record.mass)
         row |= _spread("gap", record.gap)
         row |= _spread("common_fraction", record.common)
+        row["over_half"], row["all_over_half"] = over_half(result, record.ranking)
         if record.ranking == "attention":
             row |= _flat("uniform_kl_mean", result.uniform.kl.mean)
             row |= _flat("largest_weight_mean", result.uniform.largest.mean)

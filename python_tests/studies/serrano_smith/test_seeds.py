@@ -263,9 +263,11 @@ def test_levels_are_those_of_the_comparisons(joined: Result, results: list[Resul
     assert levels.times("gradient", "attention", 1.6) == two.against(wins - 1.6 * losses, 0.0).p
     assert levels.over_half("gradient", "attention") == two.against(wins - 0.5 * judged, 0.0).p
     single = joined.table("single").query("ranking == 'attention'")
-    top, other = single["flip_label"].to_numpy() >= 0, single["r_flip_label"].to_numpy() >= 0
-    assert levels.top_item() == two.against((top & ~other) * 1.0 - (other & ~top), 0.0).p
-    assert levels.neither() == two.against((~top & ~other) - 0.5, 0.0).p
-    negative = single["delta_js"].to_numpy() < -1e-9
-    assert levels.negative(0.1) == two.against(negative - 0.1, 0.0).p
+    # In exact expectation over the other item: only i* flips in t (1 - o), only it in (1 - t) o.
+    top = (single["flip_label"].to_numpy() >= 0).astype(float)
+    other = single["others_flip_share"].to_numpy()
+    assert levels.top_item() == two.against(top - other, 0.0).p
+    assert levels.neither() == two.against((1 - top) * (1 - other) - 0.5, 0.0).p
+    larger = single["others_larger_share"].to_numpy()
+    assert levels.negative(0.1) == two.against(larger - 0.1, 0.0).p
     assert Levels(of_model[0]).median("random", "attention", levels) is not None
