@@ -22,7 +22,7 @@ from fastattnerase.cli.inputs import (
     print_next,
 )
 from fastattnerase.cli.options import Offer, command
-from fastattnerase.studies.serrano_smith.config import COSTS, Config
+from fastattnerase.studies.serrano_smith.config import COSTS, EXCLUSIONS, Config
 
 if TYPE_CHECKING:
     from fastattnerase.sources import Source
@@ -91,6 +91,13 @@ def _summary(result: Result) -> None:
         verdict,
     )
 
+    counts = result.counts
+    if left_out := {reason: count for reason, count in counts.excluded.items() if count}:
+        told = "; ".join(f"{count:,} {EXCLUSIONS[reason]}" for reason, count in left_out.items())
+        out.print(
+            f"{counts.analysed:,} of {counts.instances:,} instances; left out: {told}",
+            soft_wrap=True,
+        )
     failed = premises(result)
     for text in [*failed[:1], *(f"Note: {notice}" for notice in notices(result))]:
         out.print(text, soft_wrap=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,6 +29,9 @@ from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.train_config import TrainConfig, jain_wallace_training
 
 _OTHER_LABEL = "with --classes, rows that have none of the labels it names are left out"
+# Of options whose default is not the library's.
+_DEFAULTS: dict[str, Any] = {"learning_rate": 1e-3, "batch_size": 32}
+_NAMED = 10  # classes whose rows are counted
 _RECIPES = ("serrano-smith", "jain-wallace")
 
 
@@ -64,7 +67,7 @@ def train(
         TrainConfig,
         Offer(
             only=("epochs", "patience", "learning_rate", "batch_size", "batch_tokens"),
-            defaults={"learning_rate": 1e-3, "batch_size": 32},
+            defaults=_DEFAULTS,
         ),
     ],
     training: Annotated[
@@ -90,16 +93,24 @@ def train(
     if training not in _RECIPES:
         raise UsageError(f"--training: given {training!r}, needed {' or '.join(_RECIPES)}")
     if training == "jain-wallace":
+        usual = asdict(TrainConfig(epochs=config.epochs, **_DEFAULTS))
+        own = [field for field, value in asdict(config).items() if value != usual[field]]
+        if own:
+            options = ", ".join(f"--{field.replace('_', '-')}" for field in own)
+            raise UsageError(
+                f"{options}: given with --training jain-wallace, which has its own, needed with "
+                "--training serrano-smith"
+            )
         config = jain_wallace_training(epochs=config.epochs)
-    own = stem(Path(rows))
-    folder = out_folder or Path("runs") / f"{own}-{model.kind}{model.encoder}"
+    of_data = stem(Path(rows))
+    folder = out_folder or Path("runs") / f"{of_data}-{model.kind}{model.encoder}"
     train_and_save(
         data,
         replace(model, seed=seed),
         replace(config, seed=seed),
         folder,
         choose_device(device),
-        name or f"{model.kind.upper()}{model.encoder} on {own}",
+        name or f"{model.kind.upper()}{model.encoder} on {of_data}",
     )
     print_next("erase --model", folder)
 
@@ -158,6 +169,10 @@ def _train_and_save(
         )
     )
     out.print(f"{sizes}; {len(corpus.classes)} classes; {len(prepared.vocabulary):,} words")
+    labels = prepared.train.sizes.labels.tolist()
+    if len(corpus.classes) <= _NAMED:
+        of_class = ", ".join(f"{name} {labels.count(i):,}" for i, name in enumerate(corpus.classes))
+        out.print(f"train: {of_class}", soft_wrap=True)
     print_left_out(
         corpus.dropped,
         sum(split.truncated for split in (prepared.train, prepared.dev, prepared.test)),

@@ -129,7 +129,8 @@ def no_rows(config: DataConfig, dropped: Counter[str]) -> DataError:
 
 def _why_none(dropped: Mapping[str, int]) -> str:
     if dropped:
-        return f"rows left out: {dict(dropped)}"
+        reasons = (f"{count:,} {reason.replace('_', ' ')}" for reason, count in dropped.items())
+        return f"rows left out: {', '.join(reasons)}"
     return "the file has none, at most a header"
 
 
@@ -233,7 +234,7 @@ def read_rows(config: DataConfig, dropped: Counter[str]) -> Iterator[Row]:
         if path is not None and split not in seen:
             raise DataError(
                 f"{path}: no rows for {split} (the file has none, at most a header, or all were "
-                f"left out; left out of all files: {dict(dropped) or 'none'})"
+                f"left out; {_why_none(dropped)})"
             )
 
 

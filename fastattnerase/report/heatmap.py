@@ -16,8 +16,8 @@ with needs("report"):
 
 MINIMAL = "minimal"  # the ranking that begins with the smallest set, which is framed
 _PLAIN = "random"  # a ranking that tells nothing of a document: it has a curve, but no bars
-# Okabe and Ito's colours, told apart with any colour vision.
-_COLOURS = ("#0072b2", "#d98200", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
+# Okabe and Ito's colours, told apart with any colour vision, and a dark violet.
+_COLOURS = ("#0072b2", "#d98200", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#6a3d9a")
 _WIDTH, _HEIGHT = 280, 110  # units of a curve's panel
 
 

@@ -22,7 +22,11 @@ PAIRS = (
 )
 RULES = ("different", "uniform", "legacy")
 CELLS = ("both", "only_top", "only_random", "neither")
-EXCLUSIONS = ("empty", "length_1", "non_finite")
+EXCLUSIONS = {  # instances that are left out, and in words
+    "empty": "without any item",
+    "length_1": "with a single item: only one order exists",
+    "non_finite": "with NaN or infinite values",
+}
 KIND = "serrano_smith"  # what run.json says the run is
 # Raised when what run.json or result.json hold changes.
 FORMAT = 2

@@ -44,9 +44,14 @@ STYLES = {
     "product": (0, (7, 1.5, 1, 1.5)),
     "minimal": "solid",
 }
-# Rankings of one's own, in turn: Okabe and Ito's other colours.
-_OWN = (("#cc79a7", "dashed"), ("#d55e00", "dashdot"), ("#56b4e9", "dotted"))
-_SLANTED = 16  # letters of a slanted label
+# Other rankings, in turn: Okabe and Ito's other colours, and as many as are registered.
+_OWN = (
+    ("#cc79a7", "dashed"),
+    ("#d55e00", "dashdot"),
+    ("#56b4e9", "dotted"),
+    ("#6a3d9a", (0, (3, 1, 1, 1, 1, 1))),
+)
+_SLANTED = 22  # letters of a slanted label
 _DIGIT = 0.026  # a digit of a tick's label, as a share of a panel's axis
 _MANY = 3000  # more marks than this are drawn as pixels, also in vector formats
 
@@ -86,6 +91,8 @@ def draw_fractions(axes: Axes, result: Result) -> None:
     """
     table = result.fractions()
     rankings = {r: look for r, look in looks(result).items() if (table["ranking"] == r).any()}
+    many = len(rankings) > len(NAMES)  # side by side labels would run into one another
+    labels = []
     for place, (ranking, look) in enumerate(rankings.items()):
         of_ranking = table[table["ranking"] == ranking]
         fractions = of_ranking["fraction"].dropna().to_numpy()
@@ -110,15 +117,17 @@ def draw_fractions(axes: Axes, result: Result) -> None:
             )
             for marks in parts["fliers"]:
                 marks.set_rasterized(len(fractions) > _MANY)
-        axes.text(place, 1.045, f"n={len(fractions):,}", ha="center", fontsize=7.6, color="#565e68")
-    names = [look.name for look in rankings.values()]
-    if len(names) <= len(NAMES):  # the last space becomes a line break
-        axes.set_xticks(range(len(names)), ["\n".join(n.rsplit(" ", 1)) for n in names])
-        axes.tick_params(axis="x", labelsize=8.6)
-    else:  # side by side they would run into one another
-        labels = [fitted(name, _SLANTED, 1) for name in names]
-        axes.set_xticks(range(len(names)), labels, rotation=35, ha="right", rotation_mode="anchor")
-        axes.tick_params(axis="x", labelsize=8)
+        n = f"n={len(fractions):,}"
+        if many:
+            labels.append(f"{fitted(look.name, _SLANTED, 1)}, {n}")
+        else:  # the last space becomes a line break
+            labels.append("\n".join(look.name.rsplit(" ", 1)))
+            axes.text(place, 1.045, n, ha="center", fontsize=7.6, color="#565e68")
+    ticks = range(len(rankings))
+    if many:
+        axes.set_xticks(ticks, labels, fontsize=8, rotation=35, ha="right", rotation_mode="anchor")
+    else:
+        axes.set_xticks(ticks, labels, fontsize=8.6)
     axes.set_xlim(-0.6, len(rankings) - 0.4)
     axes.set_ylim(-0.02, 1.12)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])

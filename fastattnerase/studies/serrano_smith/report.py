@@ -25,6 +25,7 @@ from fastattnerase.studies.serrano_smith import (
 )
 from fastattnerase.studies.serrano_smith.config import (
     DRAWING,
+    EXCLUSIONS,
     LISTING,
     SINGLE_RANKINGS,
     WRITING,
@@ -84,11 +85,6 @@ _RANDOM_ITEM = {
     "different": "uniformly among the items but the top one",
     "uniform": "uniformly among all items, so that it can be the top one",
     "legacy": "as in the published code: among all items but the first, the top one included",
-}
-_EXCLUDED = {
-    "empty": "without any item",
-    "length_1": "with a single item: only one order exists",
-    "non_finite": "with NaN or infinite values",
 }
 
 
@@ -188,7 +184,7 @@ def build(
         better_figures=better,
         names={ranking: look.name for ranking, look in figures.looks(*results).items()},
         colours={ranking: look.colour for ranking, look in figures.looks(*results).items()},
-        excluded=_EXCLUDED,
+        excluded=EXCLUSIONS,
         random_item=_RANDOM_ITEM,
         single_rankings=SINGLE_RANKINGS,
         good=judgement.GOOD,

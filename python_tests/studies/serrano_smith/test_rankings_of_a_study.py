@@ -90,6 +90,7 @@ def test_every_registered_ranking_is_in_tables_documents_and_figures(tmp_path: P
     config = Config(resamples=5, rankings=(*others, OWN), random_orders=2)
     result = experiment.run(HandMade(), config, tmp_path / "run", name="hand-made")
     build([result], tmp_path / "report")
+    assert len({(look.colour, look.style) for look in looks(result).values()}) >= len(others) + 5
     for name in ("multi_weight", "pairs"):
         text = (tmp_path / "report" / "tables" / f"{name}.csv").read_text(encoding="utf-8")
         assert [ranking for ranking in (*others, OWN) if ranking not in text] == []
@@ -158,10 +159,12 @@ def write_tensors(path: Path, rows: Sequence[int]) -> None:
 
 def test_never_flipping_is_explained_on_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "layer.safetensors"
-    write_tensors(path, [1])  # -1 decides, and 3 is erased first
+    write_tensors(path, [1, 5])  # -1 decides, and 3 is erased first; and a single item
     erase = ["erase", "--tensors", str(path), "--resamples", "5", "--rankings", OWN]
     given = CliRunner().invoke(app, erase)
     assert "Never over the set: half or more of the instances" in given.output
+    left_out = "1 of 2 instances; left out: 1 with a single item: only one order exists\n"
+    assert left_out in given.output
 
 
 def test_from_the_command_line(tmp_path: Path) -> None:
