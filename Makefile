@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip
 NATIVE := CMakeLists.txt pyproject.toml constraints.txt $(shell find csrc kernels/cuda -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-fast lint format sanitize sanitize-short bench-smoke bench gpu-check wheel clean
+.PHONY: help demo test test-long test-fast lint format sanitize sanitize-short bench-smoke bench study gpu-check wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -70,6 +70,15 @@ bench-smoke: $(VENV)/.test  ## every benchmark at toy size, results compared
 
 bench: $(VENV)/.test  ## the CPU benchmarks (minutes; wants a quiet machine)
 	$(BIN)/python benchmarks/run.py --json benchmarks/results/cpu.json
+
+# With STUDY, another file of benchmarks/studies; with OUT, another folder. It goes on after a kill.
+STUDY ?= serrano_smith_seeds
+OUT ?= runs/$(STUDY)
+
+study: $(VENV)/.run  ## a study with five seeds a model, two hours: make study DATA=folder-of-corpora
+	$(if $(DATA),,$(error DATA: given nothing, needed the folder of the corpora))
+	OMP_NUM_THREADS=1 $(BIN)/fastattnerase reproduce serrano-smith --data-root $(DATA) \
+	  --study benchmarks/studies/$(STUDY).toml --jobs 2 --out $(OUT)
 
 gpu-check:  ## build, contract tests and benchmarks on a machine with an NVIDIA GPU
 	bash benchmarks/gpu_check.sh

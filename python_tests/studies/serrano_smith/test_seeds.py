@@ -217,7 +217,7 @@ def test_tables_carry_the_seed(joined: Result, results: list[Result], tmp_path: 
     assert "FLANnoenc on Films (2): 2 seeds (3, 5)" in page
     assert "bootstrap intervals over seeds and instances" in page
     page = build(of_model, tmp_path / "one").read_text()
-    assert "over instances of one trained model each only: another seed" in page
+    assert "Each sentence is on one trained model: intervals are over its instances only" in page
     assert "Over the seeds" not in page
 
 

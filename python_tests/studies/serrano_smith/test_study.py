@@ -11,6 +11,8 @@ from studies.serrano_smith.small_study import write_small_study
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith.study import MODELS, CorpusSpec, Study, read_study, slug
 
+STUDIES = Path(__file__).parents[3] / "benchmarks" / "studies"
+
 
 def test_a_study_from_toml_and_from_json(tmp_path: Path) -> None:
     study = read_study(write_small_study(tmp_path))
@@ -165,3 +167,10 @@ def test_mistakes(text: str, message: str, tmp_path: Path) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no such file"):
         read_study(tmp_path / "study.toml")
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_study_files_of_the_benchmarks_are_read(path: Path) -> None:
+    study = read_study(path)
+    assert len(study.corpora) == 3
+    assert study.seeds == ((0, 1, 2, 3, 4) if path.stem == "serrano_smith_seeds" else ())
