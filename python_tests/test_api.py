@@ -405,11 +405,14 @@ def python_of_readme():
 
 
 def test_readme_runs(capsys):
-    """But for what reads the run of another section."""
+    """Each block alone, but for what reads the run of another section."""
     blocks = [block for block in python_of_readme() if '"runs/' not in block]
     assert any("fae.sweep" in block for block in blocks)
     assert any("fae.capture" in block for block in blocks)
-    exec("\n".join(blocks), {})
+    for block in blocks:
+        exec(block, {})
+    read = "".join(set(python_of_readme()) - set(blocks))
+    assert "import fastattnerase as fae" in read
     assert "minimal_size" in capsys.readouterr().out
 
 

@@ -103,6 +103,14 @@ def test_an_error_leaves_no_bar_of_what_did_not_end(tmp_path: Path) -> None:
     assert "0/1" not in told
 
 
+def test_a_hierarchical_model_of_single_sentences_is_told(tmp_path: Path) -> None:
+    data = write(tmp_path / "x.csv", ["0", "1"] * 30)
+    train = ("train", "--data", data, *TINY, "--out")
+    note = "Note: every training text is one sentence"
+    assert note in invoke(*train, tmp_path / "han", "--model", "han").stdout
+    assert note not in invoke(*train, tmp_path / "flan").stdout
+
+
 def test_reading_is_counted_to_its_end(tmp_path: Path) -> None:
     data = write(tmp_path / "x.csv", ["0", "1"] * 30)
     told = invoke("train", "--data", data, *TINY, "--out", tmp_path / "m").stderr

@@ -94,6 +94,14 @@ def test_a_models_run_is_found_whatever_its_folder_is_called(tmp_path: Path) -> 
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(json.dumps({"kind": kind}))
     assert find_run(tmp_path) == tmp_path / "mine"
+    # One that an error ended is none beside a finished one.
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "run.json").write_text(json.dumps({"kind": ERASED}))
+    with pytest.raises(RunError, match="holds several runs"):
+        find_run(tmp_path)
+    (tmp_path / "mine" / "result.json").write_text("{}")
+    assert find_run(tmp_path) == tmp_path / "mine"
+    (tmp_path / "other" / "run.json").unlink()
     (tmp_path / "mine" / "run.json").unlink()
     with pytest.raises(RunError, match=r"erase-notes holds a measurement, which lacks"):
         find_run(tmp_path)

@@ -370,7 +370,7 @@ def find_run(folder: Path, lacking: str = "a report of this kind") -> Path:
         raise UsageError(f"{folder}: given a folder that is not there, needed a run directory")
     from fastattnerase.mi.runs import KIND, TABLES
     from fastattnerase.models.saved import DESCRIPTION
-    from fastattnerase.runs.rundir import RUN, RunError, read_json
+    from fastattnerase.runs.rundir import RESULT, RUN, RunError, read_json
     from fastattnerase.studies.serrano_smith.config import KIND as ERASED
 
     measured = [folder] if (folder / RUN).exists() else []
@@ -399,6 +399,8 @@ def find_run(folder: Path, lacking: str = "a report of this kind") -> Path:
             f"{folder} holds a model and no run; make one with "
             f"`fastattnerase erase --model {shlex.quote(str(folder))}`"
         )
+    # What an error or a signal ended is none, where there is one that is finished.
+    runs = [run for run in runs if (run / RESULT).is_file()] or runs
     if len(runs) > 1:
         raise RunError(f"{folder} holds several runs; name one of {', '.join(map(str, runs))}")
     return runs[0] if runs else folder

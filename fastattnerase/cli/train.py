@@ -187,6 +187,12 @@ def _train_and_save(
             f"beside {len(prepared.train):,} training rows, needed more rows or a larger share of "
             "dev, from which the best epoch is chosen"
         )
+    if model_config.kind == "han" and (prepared.train.sizes.sentences <= 1).all():
+        out.print(
+            "Note: every training text is one sentence, so that attention over sentences has one "
+            "item and there is nothing to erase: a flat model, --model flan, attends to words",
+            soft_wrap=True,
+        )
     if not prepared.vocabulary.words:
         out.print(
             f"Note: no word occurs {data.min_count} times (--min-count), so all are unknown words "

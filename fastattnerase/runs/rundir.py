@@ -152,7 +152,7 @@ def begin(folder: Path, state: Mapping[str, Any], *, name: str, about: Mapping[s
         if changed and not empty:
             raise RunError(
                 f"{folder} holds a run with another {' and '.join(changed)}; choose another "
-                f"directory or delete it"
+                "directory (--out) or delete it"
             )
         if (folder / RESULT).exists():
             if before.get("name") != name:
@@ -168,11 +168,15 @@ def _difference(key: str, there: Any, here: Any) -> str:
     if key != "config" or not isinstance(there, Mapping):
         return key
     options = [
-        f"{name} is {there.get(name)!r} there and {here.get(name)!r} here"
+        f"{name} is {_given(there.get(name))} there and {_given(here.get(name))} here"
         for name in dict.fromkeys((*here, *there))
         if there.get(name) != here.get(name)
     ]
     return f"{key} ({'; '.join(options)})" if options else key
+
+
+def _given(value: Any) -> str:
+    return "not given" if value is None else repr(value)
 
 
 def finished(folder: Path, *, kind: str, again: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -185,11 +185,11 @@ def test_asked_for_or_not(tmp_path: Path) -> None:
     assert "items" not in plain.to_dict()
     experiment.run(HandMade(), plain, tmp_path / "plain", name="mine")
     assert not (tmp_path / "plain" / "items.parquet").exists()
-    with pytest.raises(RunError, match="items is None there and True here"):
+    with pytest.raises(RunError, match="items is not given there and True here"):
         experiment.run(HandMade(), CONFIG, tmp_path / "plain", name="mine")
     experiment.run(HandMade(), CONFIG, tmp_path / "items", name="mine")
     assert load(tmp_path / "items").run.config.items
-    with pytest.raises(RunError, match="items is True there and None here"):
+    with pytest.raises(RunError, match="items is True there and not given here"):
         experiment.run(HandMade(), plain, tmp_path / "items", name="mine")
 
 

@@ -106,7 +106,7 @@ def test_runs_without_are_as_before(tmp_path: Path) -> None:
     experiment.run(source, plain, tmp_path / "run", name="mine")
     assert "rankings" not in json.loads((tmp_path / "run" / "run.json").read_text())["config"]
     assert load(tmp_path / "run").run.config.rankings == ()
-    with pytest.raises(RunError, match=r"rankings is None there and \['greedy'\] here"):
+    with pytest.raises(RunError, match=r"rankings is not given there and \['greedy'\] here"):
         experiment.run(source, with_own, tmp_path / "run", name="mine")
     experiment.run(source, with_own, tmp_path / "other", name="mine")
     again = experiment.run(HandMade(stop_at=0), with_own, tmp_path / "other", name="mine")
