@@ -68,6 +68,10 @@ class SeedBootstrap(Bootstrap):
     and `w` the mean variance within a seed, both with their number as divisor. With one seed this
     is `Bootstrap`, down to the resamples.
 
+    Instances of different seeds are drawn independently, also where they are the same texts: the
+    interval is about other seeds and other instances of each, not about what one choice of texts
+    does to all seeds alike.
+
     Args:
         sizes: instances of each seed; samples hold the rows of the first seed, then of the next.
             Seeds without instances are as if they were not there.

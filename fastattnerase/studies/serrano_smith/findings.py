@@ -150,9 +150,8 @@ def _of_run(corpus: str, model: str, result: Result, levels: Levels) -> Iterator
     pair = result.pairs["gradient", "attention"]
     wins, losses = pair.first_smaller, pair.second_smaller
     if encoder and wins + losses:
-        text = (
-            f"gradient {wins}, attention {losses}, ties {pair.ties}; sign test p {pair.p_sign:.2g}"
-        )
+        test = "over seeds" if len(result.seeds) > 1 else "sign test"
+        text = f"gradient {wins}, attention {losses}, ties {pair.ties}; {test} p {pair.p_sign:.2g}"
         yield Finding(
             f"With an encoder, gradient flips first at least {TIMES} times as often as attention "
             "(5.4)",

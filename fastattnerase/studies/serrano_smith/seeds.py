@@ -119,8 +119,13 @@ def _concatenate(results: Sequence[Result], folder: Path, table: str, schema: pa
             with pq.ParquetFile(result.folder / f"{table}.parquet") as file:
                 for group in range(file.num_row_groups):
                     part = file.read_row_group(group, use_threads=False)
-                    rows = pa.array(part["row"].to_numpy() + before, pa.int64())
-                    writer.write_table(part.set_column(0, schema.field("row"), rows))
+                    columns = {
+                        # Runs of versions that lacked a column have nothing there.
+                        name: part[name] if name in part.schema.names else pa.nulls(len(part), kind)
+                        for name, kind in zip(schema.names, schema.types, strict=True)
+                    }
+                    columns["row"] = pa.array(part["row"].to_numpy() + before, pa.int64())
+                    writer.write_table(pa.table(columns, schema=schema))
             before += result.counts.instances
     partial_file.replace(target)
 

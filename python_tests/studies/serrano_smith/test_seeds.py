@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from studies.serrano_smith.small_study import write_small_study
 from typer.testing import CliRunner
@@ -21,6 +23,7 @@ from fastattnerase.studies.serrano_smith.grid import arrange
 from fastattnerase.studies.serrano_smith.levels import Levels
 from fastattnerase.studies.serrano_smith.report import build
 from fastattnerase.studies.serrano_smith.result import Result, load
+from fastattnerase.studies.serrano_smith.seeds import join
 from fastattnerase.studies.serrano_smith.study import Study, read_study
 from fastattnerase.studies.serrano_smith.tables import tables
 from fastattnerase.studies.serrano_smith.units import SerranoSmith
@@ -201,6 +204,20 @@ def test_intervals_are_those_of_seeds_and_instances(joined: Result, results: lis
     assert pair.share_first_smaller == two.of(judged).means((a < b).to_numpy()[judged, None])[0]
     signs = (a < b).to_numpy(float) - (b < a).to_numpy(float)
     assert pair.p_sign == two.against(signs, 0.0).p
+
+
+def test_runs_that_lack_a_column_are_joined(results: list[Result], tmp_path: Path) -> None:
+    """A version before wrote no `others_larger_share`: what rests on it is undefined."""
+    before = []
+    for result in results[:2]:
+        folder = tmp_path / str(result.seeds[0])
+        shutil.copytree(result.folder, folder)
+        table = pq.read_table(folder / "single.parquet").drop_columns("others_larger_share")
+        pq.write_table(table, folder / "single.parquet")
+        before.append(load(folder))
+    record = join(before, tmp_path / "joined", name="both").single["attention"]
+    assert record.expected_negative.value is None
+    assert record.instances == sum(result.counts.analysed for result in before)
 
 
 @pytest.mark.usefixtures("undrawn_figures")
