@@ -28,8 +28,7 @@ _REQUIRED = ("values", "offsets", "head_weight", "head_bias")
 _OPTIONAL = ("scores", "weights", "labels", "ids", "logits")
 # What safetensors calls the dtypes that are read.
 _FLOATS = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-_INT64 = {"I64": "int64"}
-_INTEGERS = {"U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32"} | _INT64
+_INTEGERS = {"U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64"}
 _NAMES = _FLOATS | _INTEGERS
 
 
@@ -199,7 +198,7 @@ class TensorSource:
         self.attention = "scores" if "scores" in names else "weights"
         self._per_instance = names & {"labels", "ids", "logits"}
         self._check_shapes()
-        self.offsets: Tensor = self._file.get_tensor("offsets")
+        self.offsets: Tensor = self._file.get_tensor("offsets").long()
         self.head_weight: Tensor = self._file.get_tensor("head_weight")
         self._bias_shape = self._shape("head_bias")
         self._check_offsets()
@@ -254,7 +253,7 @@ class TensorSource:
             len(values) in (2, 3) and 0 not in values[1:],
             "[T, D] or [T, H, D] with D and H at least 1",
         )
-        self._require("offsets", _INT64, len(offsets) == 1 and offsets[0] >= 1, "[B + 1]")
+        self._require("offsets", _INTEGERS, len(offsets) == 1 and offsets[0] >= 1, "[B + 1]")
         items, instances = values[:-1], offsets[0] - 1
         self._require(
             self.attention,
@@ -281,7 +280,7 @@ class TensorSource:
         each = ", one for each instance that offsets tell of"
         for name, dtypes, shape in (
             ("labels", _INTEGERS, [instances]),
-            ("ids", _INT64, [instances]),
+            ("ids", _INTEGERS, [instances]),
             ("logits", _FLOATS, of_instances),
         ):
             if name in self._per_instance:
@@ -415,7 +414,7 @@ class TensorSource:
             **{self.attention: attention},
             head_weight=self.head_weight,
             head_bias=bias[start:stop] if len(self._bias_shape) == 2 else bias[:],
-            ids=rows.get("ids", torch.arange(start, stop)),
+            ids=rows.get("ids", torch.arange(start, stop)).long(),
         )
         logits = rows.get("logits")
         return Chunk(
