@@ -142,11 +142,10 @@ inline __attribute__((noinline)) void fine_columns(const SweepParams& p, const I
 
 // The divergences of 16 rows by steps, between which the caller may do something else. Arrays are
 // the caller's: among them members would not stay in registers.
-template <bool kWithKl>
 class Diverging {
  public:
-  FAE_INLINE Diverging(const SweepParams& p, const Instance& I, const Original& o)
-      : o_(o), label_(I.label), last_(p.C - 1) {}
+  FAE_INLINE Diverging(const SweepParams& p, const Instance& I, const Original& o, bool with_kl)
+      : o_(o), label_(I.label), last_(p.C - 1), with_kl_(with_kl) {}
 
   // Columns by class, which become columns by slot.
   FAE_INLINE void take(F16 (&t)[16]) {
@@ -183,13 +182,13 @@ class Diverging {
     for (bool again = false;; again = true) {
       sum = own_e_;
       dot = own_e_ * own_;
-      if (kWithKl) change_ = dot;  // of the label z_y - z_y was 0 before
+      if (with_kl_) change_ = dot;  // of the label z_y - z_y was 0 before
       for (std::int64_t c = 0; c < last_; ++c) {
         const F16 z = NegMulAdd(t[c], per_mass_, from_);
         e[c] = Exp2Near(z);
         sum = sum + e[c];
         dot = MulAdd(e[c], z, dot);
-        if (kWithKl) {
+        if (with_kl_) {
           change_ = MulAdd(e[c], z - Set<F16>(o_.z[c]), change_);
         }
       }
@@ -210,7 +209,7 @@ class Diverging {
     per_sum_ = one / sum;
     const F16 log_sum = log2_of_half_(sum) + one;
     q_log_q_ = MulSub(dot, per_sum_, log_sum);
-    if (kWithKl) log_growth_ = log_sum + Set<F16>(o_.own_log_p);
+    if (with_kl_) log_growth_ = log_sum + Set<F16>(o_.own_log_p);
   }
 
   // The divergences; calls between() once a class.
@@ -226,7 +225,7 @@ class Diverging {
     js = Max(js + q_log_q_, zero);
     js = js * Set<F16>(kLn2 / 2);
     F16 kl = zero;
-    if (kWithKl) {
+    if (with_kl_) {
       kl = Max(MulSub(change_, per_sum_, log_growth_), zero);
       kl = kl * Set<F16>(kLn2);
     }
@@ -246,21 +245,22 @@ class Diverging {
 
   const Original& o_;
   const std::int64_t label_, last_;  // slot of the label
-  bool fine_;                        // whether to divide in float64 from the start
+  const bool with_kl_;
+  bool fine_;  // whether to divide in float64 from the start
   Log2OfHalf log2_of_half_;
   F16 per_mass_, from_;    // z_c - z_y = from - t_c per_mass
   F16 own_, own_e_;        // of the label
   F16 per_sum_, q_log_q_;  // q_log_q: the sum over the classes, -H(q)
-  F16 change_;             // sum of e_c times what z_c - z_y has changed by
-  F16 log_growth_;         // log S less what it was where everything survives
+  F16 change_ = Zero<F16>();             // sum of e_c times what z_c - z_y has changed by
+  F16 log_growth_ = Zero<F16>();         // log S less what it was where everything survives
 };
 
 // Divergences from the rows and their columns; these are destroyed.
-template <int V, bool kWithKl>
+template <int V>
 inline Divergences diverge_rows(const SweepParams& p, const Instance& I, const Original& o,
-                                const double* rows, F16 (&t)[16]) {
+                                bool with_kl, const double* rows, F16 (&t)[16]) {
   F16 e[16];
-  Diverging<kWithKl> d(p, I, o);
+  Diverging d(p, I, o, with_kl);
   d.take(t);
   d.weigh(t, e, [&](F16(&columns)[16]) { fine_columns<V>(p, I, rows, columns); });
   return d.finish(e, [] {});
@@ -366,7 +366,7 @@ inline void sum_again(const SweepParams& p, const Instance& I, const NarrowWork&
 }
 
 // One ranking: its distances from the original, its signs and checkpoints.
-template <int V, int Q, bool kWithKl>
+template <int V, int Q>
 inline void draw_distances(const SweepParams& p, const Instance& I, const NarrowWork& w, int g,
                            std::int64_t r, const Original& o) {
   static_assert(kCheckpoint == 16, "a checkpoint and its sign for each block of prefixes");
@@ -374,7 +374,7 @@ inline void draw_distances(const SweepParams& p, const Instance& I, const Narrow
   const std::int64_t rows_a_class = (15 + p.C) / p.C;
   alignas(64) float rows[16][16];
   F16 t[16], e[16];
-  Diverging<kWithKl> d(p, I, o);
+  Diverging d(p, I, o, p.curve_kl != nullptr);
   CurveSums<V, Q> sums{I, w, g, 0, 0, {}};
   const auto take = [&]() __attribute__((always_inline)) {
     columns_of_rows<Q>(rows, t);
@@ -423,13 +423,7 @@ inline void scan_curves(const SweepParams& p, const Instance& I, const NarrowWor
       to[k] = mass;
     }
   }
-  const auto draw = [&]<int Q>() {
-    if (p.curve_kl != nullptr) {
-      draw_distances<V, Q, true>(p, I, w, g, r, o);
-    } else {
-      draw_distances<V, Q, false>(p, I, w, g, r, o);
-    }
-  };
+  const auto draw = [&]<int Q>() { draw_distances<V, Q>(p, I, w, g, r, o); };
   if (p.C <= 8 * V - 4) {
     draw.template operator()<2 * V - 1>();
   } else {

@@ -14,7 +14,7 @@
 namespace fae::cpu {
 namespace {
 
-template <class Row, bool kWithKl>
+template <class Row>
 inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w) {
   constexpr int V = Row::kVectors;
   constexpr std::int64_t kRow = Row::kWidth;
@@ -70,12 +70,12 @@ inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w
     memset(w.block + count * kRow, 0, (16 - count) * kRow * sizeof(double));
     F16 t[16];
     columns_of_sums<V>(w.block, p.C, t);
-    const Divergences d = diverge_rows<V, kWithKl>(p, I, o, w.block, t);
+    const Divergences d = diverge_rows<V>(p, I, o, p.single_kl != nullptr, w.block, t);
     const F16 drop = Set<F16>(own_probability) - d.label_probability;
     if (p.single_js != nullptr) {
       StoreN(d.js, static_cast<float*>(p.single_js) + I.first + begin, count);
     }
-    if (kWithKl) {
+    if (p.single_kl != nullptr) {
       StoreN(d.kl, static_cast<float*>(p.single_kl) + I.first + begin, count);
     }
     if (p.single_drop != nullptr) {

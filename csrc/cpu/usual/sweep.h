@@ -31,13 +31,7 @@ inline bool originate_narrow(const SweepParams& p, Instance& I, char* work_memor
     Arena arena(work_memory);
     lay_out_work(p, I.n, arena);
     const NarrowWork w = lay_out_narrow(p, I.n, arena);
-    with_rows(p, I, [&](auto row) {
-      if (p.single_kl != nullptr) {
-        single_narrow<decltype(row), true>(p, I, w);
-      } else {
-        single_narrow<decltype(row), false>(p, I, w);
-      }
-    });
+    with_rows(p, I, [&](auto row) { single_narrow<decltype(row)>(p, I, w); });
   }
   return true;
 }
