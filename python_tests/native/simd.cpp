@@ -9,6 +9,7 @@
 #include "cpu/simd/lanes.h"
 #include "cpu/simd/math.h"
 #include "cpu/simd/transpose.h"
+#include "cpu/usual/network.h"
 #include "fastattnerase/math.h"
 
 namespace {
@@ -220,6 +221,40 @@ void check_vectors() {
                       [](double x) { return std::log2(x / 2); });
 }
 
+// Sorts of all lengths that a network has, and of some beyond, beside insertion by the exact key:
+// distinct keys, few keys, keys that shorten to the same word, keys with NaN.
+void check_sorts() {
+  constexpr int kMost = 2500;
+  static double keys[kMost];
+  static std::uint32_t approximate[kMost + 64], packed[kMost + 64], order[kMost + 64], right[kMost];
+  static std::uint64_t pair_keys[2][kMost];
+  static std::uint32_t positions[2][kMost];
+  const SortBuffers pairs{{pair_keys[0], pair_keys[1]}, {positions[0], positions[1]}};
+  std::int64_t counter = 0;
+  for (int n = 1; n <= kMost; n += n < 70 ? 1 : n < 600 ? 59 : 317) {
+    for (int kind = 0; kind < 4; ++kind) {
+      for (int i = 0; i < n; ++i) {
+        const std::uint64_t word = fae::random_key(11, counter++);
+        const double x = static_cast<double>(word >> 11) * 0x1p-53;
+        keys[i] = kind == 0   ? x - 0.5
+                  : kind == 1 ? static_cast<double>(word % 7) - 3
+                  : kind == 2 ? 1 + static_cast<double>(word % 3) * 1e-12
+                              : (word % 5 == 0 ? std::numeric_limits<double>::quiet_NaN() : x);
+      }
+      for (int i = 0; i < n; ++i) {
+        int j = i;
+        const std::uint64_t key = fae::ordered_bits(keys[i]);
+        for (; j > 0 && fae::ordered_bits(keys[right[j - 1]]) < key; --j) right[j] = right[j - 1];
+        right[j] = static_cast<std::uint32_t>(i);
+      }
+      const KeyRange range = approximate_keys(keys, n, approximate);
+      sort_items({keys, nullptr, approximate, range, packed, pairs}, n, order);
+      check(std::memcmp(order, right, sizeof(*order) * static_cast<std::size_t>(n)) == 0,
+            "sort_items", Target::kBytes);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -236,6 +271,7 @@ int main() {
   }
   check_conversions<Target::kBytes>();
   check_vectors();
+  check_sorts();
   std::printf("%d failures in registers of %d bytes\n", failures, Target::kBytes);
   return failures != 0;
 }

@@ -26,7 +26,7 @@ def test_forms_of_a_target(target: str, tmp_path: Path) -> None:
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("neither g++ nor clang++")
-    if len(TARGETS) > 2 and NEEDED.get(target, "baseline") not in _C.cpu_variants():
+    if len(TARGETS) > 2 and NEEDED.get(target, "plain") not in _C.cpu_variants():
         pytest.skip(f"this processor lacks {NEEDED[target]}")
     program = tmp_path / "simd"
     options = ["-std=c++20", "-O1", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror"]

@@ -248,11 +248,11 @@ class Diverging {
   const bool with_kl_;
   bool fine_;  // whether to divide in float64 from the start
   Log2OfHalf log2_of_half_;
-  F16 per_mass_, from_;    // z_c - z_y = from - t_c per_mass
-  F16 own_, own_e_;        // of the label
-  F16 per_sum_, q_log_q_;  // q_log_q: the sum over the classes, -H(q)
-  F16 change_ = Zero<F16>();             // sum of e_c times what z_c - z_y has changed by
-  F16 log_growth_ = Zero<F16>();         // log S less what it was where everything survives
+  F16 per_mass_, from_;           // z_c - z_y = from - t_c per_mass
+  F16 own_, own_e_;               // of the label
+  F16 per_sum_, q_log_q_;         // q_log_q: the sum over the classes, -H(q)
+  F16 change_ = Zero<F16>();      // sum of e_c times what z_c - z_y has changed by
+  F16 log_growth_ = Zero<F16>();  // log S less what it was where everything survives
 };
 
 // Divergences from the rows and their columns; these are destroyed.

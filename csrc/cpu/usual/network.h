@@ -13,6 +13,11 @@
 // by column. Items whose shortened keys are equal are neighbours then; they are found by comparing
 // neighbours and sorted by exact key, so that the order is exact and stable. Beyond kNetworkItems a
 // radix sort of (approximate key, position) pairs takes over, 11 bits a pass.
+//
+// Ladder, ns an element on a Zen 4 with AVX-512, AVX2, 128 bits (SSE2): n = 128 1.0, 1.0, 1.8; n =
+// 300 1.2, 1.4, 2.8; n = 1,000 1.5, 1.9, 2.8; n = 2,048 1.6, 2.2, 3.2; the radix sort 12 at
+// 300, 6.5 at 1,000, 5.3 at 2,048. All rows in registers from end to end, bitonic throughout, with
+// AVX-512: 48 and 64 rows did not fit, and sweeps of n~300 took as long as now.
 #pragma once
 
 #include <cstdint>
