@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cpu/pooled.h"
-#include "cpu/sweep_body.h"
+#include "cpu/sweep.h"
 
 namespace fae::cpu {
 namespace {

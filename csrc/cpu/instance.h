@@ -6,7 +6,6 @@
 // of float32 values span at most 128 features.
 #pragma once
 
-#include "cpu/simd/register.h"
 #include "cpu/sort.h"
 
 namespace fae::cpu {
@@ -37,24 +36,10 @@ struct Instance {
   double tolerance;              // of near-ties, per unit of mass
   bool any_bad, bad_bias, underflow;  // any_bad: an item or the bias
   bool invalid;
-  // The narrow way (usual/narrow.h): contributions by class, each less that to class 0; rows of
-  // margins in `rows`.
-  bool narrow;
-  bool compact;           // whether these are floats
-  bool bounded;           // whether norm2 and with it the tolerance are upper bounds
-  double lowering;        // what margins in rows are lowered by, per unit of mass
-  double slack;           // error of sums of rows
-  double least;           // of the weights that are not zero
-  double row_sum[16];     // of all rows
-  float* columns;         // [C, pitch], null where no instance takes this way
-  float* packed_weights;  // [D, made a multiple of 4, at most C + 2, kWeightCopies]
-  std::int64_t pitch;
   std::int64_t status;
 };
 
 constexpr std::int64_t kSlice = 4096;
-// Packed weights fill a register each where they would not be broadcast on their way to it.
-constexpr int kWeightCopies = Target::kBroadcastsLoads ? 1 : Target::kFloats;
 constexpr unsigned char kBadAttention = 1;
 constexpr unsigned char kBadContribution = 2;
 
@@ -95,37 +80,12 @@ inline Wanted wanted(const SweepParams& p) {
 
 inline bool wants_minimal(const SweepParams& p) { return wants_any<kMinimalOutputs>(p); }
 
-// The curves and single results that the narrow way gives; it leaves calls that want others alone.
-constexpr std::uint64_t kNarrowOutputs =
-    output_set(OutputPlace::curve_js, OutputPlace::curve_kl, OutputPlace::curve_label_prob,
-               OutputPlace::curve_mass) |
-    output_set(OutputPlace::single_flip_label, OutputPlace::single_js, OutputPlace::single_kl,
-               OutputPlace::single_drop);
-
-// Whether instances of this call may go the narrow way, and how wide its rows are.
-inline bool narrow_possible(const SweepParams& p) {
-  if (p.H != 1 || p.C < 2 || p.C > 16 || p.keep != 0 || p.values_dtype == kFloat64 ||
-      wants_any<(kCurveOutputs | kSingleOutputs) & ~kNarrowOutputs>(p)) {
-    return false;
-  }
-  for (std::int64_t r = 0; r < p.R; ++r) {
-    if (p.rankings[r] == kGreedy) return false;
-  }
-  return true;
-}
-
-inline std::int64_t row_width(std::int64_t C) { return C <= 8 ? 8 : 16; }
-
-inline Instance lay_out(const SweepParams& p, std::int64_t n, Arena& arena) {
+// Memory of an instance of n items whose rows have `row` numbers.
+inline void lay_out(const SweepParams& p, std::int64_t n, std::int64_t row, Arena& arena,
+                    Instance& I) {
   const Wanted want = wanted(p);
-  const bool narrow = narrow_possible(p);
-  Instance I{};
   I.n = n;
-  I.packed_weights = arena.take<float>(narrow ? (p.D + 3) * (p.C + 2) * kWeightCopies : 0);
-  I.rows = arena.take<double>(n * (narrow ? row_width(p.C) : p.H * p.C));
-  I.pitch = ((n + 15) / 16 | 1) * 16;  // odd in cache lines, so that classes share no set
-  I.columns = arena.take<float>(narrow ? I.pitch * p.C : 0);
-  if (!narrow) I.columns = nullptr;
+  I.rows = arena.take<double>(n * row);
   I.a = arena.take<double>(n * p.H);
   I.e = arena.take<double>(p.is_scores ? n * p.H : 0);
   I.mass = p.H == 1 ? I.a : arena.take<double>(n);
@@ -139,7 +99,6 @@ inline Instance lay_out(const SweepParams& p, std::int64_t n, Arena& arena) {
   I.probability = arena.take<double>(p.C);
   I.log_probability = arena.take<double>(p.C);
   I.norm2 = arena.take<double>((n + kSlice - 1) / kSlice);
-  return I;
 }
 
 // Weights of one head; returns what is wrong with them, if anything.
@@ -208,7 +167,7 @@ inline void load_frame(const SweepParams& p, std::int64_t index, Instance& I) {
   I.index = index;
   I.first = p.offsets[index];
   I.label = -1;
-  I.any_bad = I.bad_bias = I.underflow = I.invalid = I.narrow = false;
+  I.any_bad = I.bad_bias = I.underflow = I.invalid = false;
   I.status = I.n == 0 ? kEmpty : I.n == 1 ? kSingle : StatusBit{};
   load_elements(p.head_bias, p.head_bias_dtype, index * p.head_bias_stride_b, 1, p.C, I.bias);
   I.bias_label = 0;
@@ -459,13 +418,10 @@ inline double read_norm(const SweepParams& p, const Instance& I) {
   return sqrt(norm2);
 }
 
-// What the projection left of the largest norm or of a bound; read where that is no float32 square.
-inline double largest_norm(const SweepParams& p, Instance& I) {
+inline double largest_norm(const Instance& I) {
   double norm2 = 0;
   for (std::int64_t s = 0; s * kSlice < I.n; ++s) norm2 = I.norm2[s] > norm2 ? I.norm2[s] : norm2;
-  if (I.columns == nullptr || (norm2 > 1e-30 && norm2 < 1e37)) return sqrt(norm2);
-  I.bounded = false;
-  return read_norm(p, I);
+  return sqrt(norm2);
 }
 
 inline double tolerance_of(const SweepParams& p, const Instance& I, double norm) {

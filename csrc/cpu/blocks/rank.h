@@ -6,7 +6,8 @@
 //     of what ranks behind: an item's sums, and with them the decision of the prefix that ends
 //     before it, need no order. This grows with the square of the items; with 7 of them it is
 //     cheaper than a network and a scan in its order.
-//   - Sums of lowered margins are floats (FloatRow in narrow.h: L = 2 t). Where some are negative,
+//   - Sums of lowered margins are floats (FloatRow in usual/rows.h: L = 2 t). Where some are
+//   negative,
 //     the sums over the survivors are taken again.
 // With u = 2^-24, t the near-tie tolerance and A the survivors' mass a sum of at most 16 lowered
 // margins is off by at most 0.16 t A + 15 u (2 S A) < 0.8 t A. No negative sum: every margin is

@@ -19,7 +19,7 @@ namespace {
 
 // Whether instances of this call can be swept in blocks.
 inline bool blocks_possible(const SweepParams& p) {
-  if (!narrow_possible(p)) return false;
+  if (!usual_possible(p)) return false;
   for (std::int64_t r = 0; r < p.R; ++r) {
     const std::int32_t kind = p.rankings[r];
     if (kind != kAttention && kind != kGradient && kind != kProduct && kind != kRandom)

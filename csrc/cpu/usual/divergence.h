@@ -58,7 +58,7 @@ struct Original {
   bool steep;  // some z_c - z_y may be beyond kFarthest
 };
 
-inline void load_original(const SweepParams& p, const Instance& I, Original& o) {
+inline void load_original(const SweepParams& p, const UsualInstance& I, Original& o) {
   const double own_log_p = I.log_probability[I.label] * kLog2EDouble;
   double p_log_p = 0;
   for (std::int64_t c = 0; c < p.C; ++c) {
@@ -109,7 +109,7 @@ FAE_INLINE void columns_of_sums(const double* rows, std::int64_t C, F16 (&t)[16]
 
 // z_c - z_largest to base 2, divided in float64; not below -kFarthest.
 template <int V>
-inline __attribute__((noinline)) void fine_columns(const SweepParams& p, const Instance& I,
+inline __attribute__((noinline)) void fine_columns(const SweepParams& p, const UsualInstance& I,
                                                    const double* rows, F16 (&t)[16]) {
   const D8 lower = Set<D8>(-I.lowering);
   const D8 to_base2 = Set<D8>(kLog2EDouble);
@@ -144,7 +144,8 @@ inline __attribute__((noinline)) void fine_columns(const SweepParams& p, const I
 // the caller's: among them members would not stay in registers.
 class Diverging {
  public:
-  FAE_INLINE Diverging(const SweepParams& p, const Instance& I, const Original& o, bool with_kl)
+  FAE_INLINE Diverging(const SweepParams& p, const UsualInstance& I, const Original& o,
+                       bool with_kl)
       : o_(o), label_(I.label), last_(p.C - 1), with_kl_(with_kl) {}
 
   // Columns by class, which become columns by slot.
@@ -257,7 +258,7 @@ class Diverging {
 
 // Divergences from the rows and their columns; these are destroyed.
 template <int V>
-inline Divergences diverge_rows(const SweepParams& p, const Instance& I, const Original& o,
+inline Divergences diverge_rows(const SweepParams& p, const UsualInstance& I, const Original& o,
                                 bool with_kl, const double* rows, F16 (&t)[16]) {
   F16 e[16];
   Diverging d(p, I, o, with_kl);
@@ -303,8 +304,8 @@ struct QuadSums {
 // caller's.
 template <int V, int Q>
 struct CurveSums {
-  const Instance& I;
-  const NarrowWork& w;
+  const UsualInstance& I;
+  const UsualWork& w;
   const int g;
   std::int64_t block, left;  // the block being summed, and how many of its prefixes are left
   QuadSums<Q> sum;
@@ -350,7 +351,7 @@ FAE_INLINE void columns_of_rows(const float (&rows)[16][16], F16 (&t)[16]) {
 
 // Fine columns of a block that has been summed before.
 template <int V>
-inline void sum_again(const SweepParams& p, const Instance& I, const NarrowWork& w, int g,
+inline void sum_again(const SweepParams& p, const UsualInstance& I, const UsualWork& w, int g,
                       std::int64_t block, F16 (&columns)[16]) {
   constexpr std::int64_t kRow = 8 * V;
   alignas(64) double rows[16 * kRow];
@@ -367,7 +368,7 @@ inline void sum_again(const SweepParams& p, const Instance& I, const NarrowWork&
 
 // One ranking: its distances from the original, its signs and checkpoints.
 template <int V, int Q>
-inline void draw_distances(const SweepParams& p, const Instance& I, const NarrowWork& w, int g,
+inline void draw_distances(const SweepParams& p, const UsualInstance& I, const UsualWork& w, int g,
                            std::int64_t r, const Original& o) {
   static_assert(kCheckpoint == 16, "a checkpoint and its sign for each block of prefixes");
   const std::int64_t at = r * (p.T + p.B) + I.first + I.index;
@@ -413,7 +414,7 @@ inline void draw_distances(const SweepParams& p, const Instance& I, const Narrow
 
 // One ranking with its curves, its signs and checkpoints.
 template <int V>
-inline void scan_curves(const SweepParams& p, const Instance& I, const NarrowWork& w, int g,
+inline void scan_curves(const SweepParams& p, const UsualInstance& I, const UsualWork& w, int g,
                         std::int64_t r, const Original& o) {
   if (p.curve_mass != nullptr) {
     double* to = p.curve_mass + r * (p.T + p.B) + I.first + I.index;

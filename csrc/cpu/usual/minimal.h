@@ -31,7 +31,7 @@ struct RowExtremes {
 };
 
 template <class Row>
-inline void extremes_of_rows(const Instance& I, RowExtremes& extremes) {
+inline void extremes_of_rows(const UsualInstance& I, RowExtremes& extremes) {
   if constexpr (Row::kFloat) {
     F16 high = Load<F16>(row_of<Row>(I, 0)), low = high;
     for (std::int64_t i = 1; i < I.n; ++i) {
@@ -63,11 +63,11 @@ inline void extremes_of_rows(const Instance& I, RowExtremes& extremes) {
 
 // Margins of class c, 8 items at a time.
 struct ClassMargins {
-  const Instance& I;
+  const UsualInstance& I;
   const float* own;
   const float* other;
   double own_bias, bias;
-  ClassMargins(const Instance& instance, std::int64_t c)
+  ClassMargins(const UsualInstance& instance, std::int64_t c)
       : I(instance),
         own(instance.columns + instance.label * instance.pitch),
         other(instance.columns + c * instance.pitch),
@@ -85,7 +85,7 @@ struct ClassMargins {
 };
 
 // Items whose margin against c exceeds `limit` in float, by position; returns their number.
-inline std::int64_t large_items(const Instance& I, std::int64_t c, double limit,
+inline std::int64_t large_items(const UsualInstance& I, std::int64_t c, double limit,
                                 std::uint32_t* items) {
   const float* own = I.columns + I.label * I.pitch;
   const float* other = I.columns + c * I.pitch;
@@ -106,12 +106,12 @@ inline std::int64_t large_items(const Instance& I, std::int64_t c, double limit,
 }
 
 // The sum of all margins against c, from the lowered rows.
-inline double total_of_rows(const Instance& I, std::int64_t c) {
+inline double total_of_rows(const UsualInstance& I, std::int64_t c) {
   return I.row_sum[c] + I.lowering * I.row_sum[I.label];
 }
 
 // The same summed anew, for comparisons between classes whose sums are equal.
-inline double total_margin(const Instance& I, std::int64_t c) {
+inline double total_margin(const UsualInstance& I, std::int64_t c) {
   const ClassMargins margins(I, c);
   D8 sum = Zero<D8>();
   for (std::int64_t i = 0; i < I.n; i += 8) {
@@ -123,7 +123,7 @@ inline double total_margin(const Instance& I, std::int64_t c) {
 
 // The contract's decision over the items that `item_of(j)`, j < count, names (-1: none).
 template <class ItemOf>
-inline std::int64_t exact_decision(const SweepParams& p, const Instance& I, std::int64_t count,
+inline std::int64_t exact_decision(const SweepParams& p, const UsualInstance& I, std::int64_t count,
                                    ItemOf item_of, bool* near) {
   ExactSums sums;
   for (std::int64_t j = 0; j < count; ++j) {
@@ -134,7 +134,7 @@ inline std::int64_t exact_decision(const SweepParams& p, const Instance& I, std:
 }
 
 // Margins against c by item into w.keys, items without mass last, and their order into `order`.
-inline void sort_by_margin(const Instance& I, std::int64_t c, const NarrowWork& w,
+inline void sort_by_margin(const UsualInstance& I, std::int64_t c, const UsualWork& w,
                            const SortBuffers& pairs, std::uint32_t* order) {
   const ClassMargins margins(I, c);
   for (std::int64_t i = 0; i < I.n; i += 8) {
@@ -183,7 +183,7 @@ inline void erase_largest(double total, double tolerance, const double* margins,
 }
 
 // All margins, sorted.
-inline Erased erase_all(const Instance& I, std::int64_t c, const NarrowWork& w,
+inline Erased erase_all(const UsualInstance& I, std::int64_t c, const UsualWork& w,
                         const SortBuffers& pairs, std::uint32_t* order) {
   sort_by_margin(I, c, w, pairs, order);
   return {Erased::kUnclear, 0, I.with_mass, -kInf, order, nullptr};
@@ -191,8 +191,8 @@ inline Erased erase_all(const Instance& I, std::int64_t c, const NarrowWork& w,
 
 // The set of class c, if it has at most `most` items, from the margins beyond parts of the largest,
 // kLargeParts[*part] and those that follow. Leaves in *part where it was found.
-inline Erased erase_class(const Instance& I, std::int64_t c, double largest, std::int64_t most,
-                          const NarrowWork& w, const SortBuffers& pairs, int* part) {
+inline Erased erase_class(const UsualInstance& I, std::int64_t c, double largest, std::int64_t most,
+                          const UsualWork& w, const SortBuffers& pairs, int* part) {
   std::uint32_t* items = reinterpret_cast<std::uint32_t*>(w.words);
   std::uint32_t* ranks = items + I.n + 16;
   const double total = total_of_rows(I, c);
@@ -225,7 +225,7 @@ inline Erased erase_class(const Instance& I, std::int64_t c, double largest, std
 
 // The contract's sums of margins against c over all ranks below `to` down to `from`; `sum` and
 // `mass` are those of ranks `to` and beyond, and are left at `from`.
-inline Below below_within(const Instance& I, std::int64_t c, const double* margins,
+inline Below below_within(const UsualInstance& I, std::int64_t c, const double* margins,
                           const Erased& erased, std::int64_t from, std::int64_t to, double* sum,
                           double* mass) {
   Below below{-1, -1};
@@ -241,8 +241,8 @@ inline Below below_within(const Instance& I, std::int64_t c, const double* margi
 // The same from the ranks around the guess alone; false where they do not suffice. Where the sum
 // before them is beyond the tolerance, those before are larger still, since what they lack is
 // positive.
-inline bool below_near(const Instance& I, std::int64_t c, const NarrowWork& w, const Erased& erased,
-                       Below* below) {
+inline bool below_near(const UsualInstance& I, std::int64_t c, const UsualWork& w,
+                       const Erased& erased, Below* below) {
   constexpr std::int64_t kAround = 256;
   const double* margins = w.keys;
   const std::int64_t from = erased.size > kAround ? erased.size - kAround : 0;
@@ -269,10 +269,9 @@ inline bool below_near(const Instance& I, std::int64_t c, const NarrowWork& w, c
 
 // Leaves the ranking `minimal` in `order` where it is wanted; it is scratch anyway.
 template <class Row>
-inline __attribute__((noinline)) Minimal minimal_narrow(const SweepParams& p, Instance I,
-                                                        const NarrowWork& w,
-                                                        const SortBuffers& pairs, bool with_order,
-                                                        std::uint32_t* order) {
+inline __attribute__((noinline)) Minimal minimal_usual(const SweepParams& p, UsualInstance I,
+                                                       const UsualWork& w, const SortBuffers& pairs,
+                                                       bool with_order, std::uint32_t* order) {
   constexpr int V = Row::kVectors;
   RowExtremes extremes;
   extremes_of_rows<Row>(I, extremes);

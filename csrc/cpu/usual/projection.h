@@ -31,9 +31,9 @@
 
 #pragma once
 
-#include "cpu/instance.h"
 #include "cpu/simd/lanes.h"
 #include "cpu/simd/transpose.h"
+#include "cpu/usual/instance.h"
 
 namespace fae::cpu {
 namespace {

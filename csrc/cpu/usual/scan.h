@@ -7,14 +7,14 @@
 #pragma once
 
 #include "cpu/rankings.h"
-#include "cpu/usual/narrow.h"
 #include "cpu/usual/network.h"
+#include "cpu/usual/rows.h"
 #include "cpu/variant.h"
 
 namespace fae::cpu {
 namespace {
 
-struct NarrowWork {
+struct UsualWork {
   std::uint32_t* orders[kGroup];  // [n + 16]
   unsigned char* signs[kGroup];   // [n / kCheckpoint + 65] whether a sum is negative in there
   double* checkpoints[kGroup];    // [n / kCheckpoint + 2, row]
@@ -25,8 +25,8 @@ struct NarrowWork {
   double* block;                  // [16, row] of single items
 };
 
-inline NarrowWork lay_out_narrow(const SweepParams& p, std::int64_t n, Arena& arena) {
-  NarrowWork w{};
+inline UsualWork lay_out_usual_work(const SweepParams& p, std::int64_t n, Arena& arena) {
+  UsualWork w{};
   const std::int64_t row = row_width(p.C);
   const std::int64_t group = p.R < kGroup ? p.R : kGroup;
   for (std::int64_t g = 0; g < group; ++g) {
@@ -96,7 +96,7 @@ struct BlockSums<FloatRow, kSign> {
 
 // Requests the rows of ranks [begin, end), for instances beyond the second-level cache.
 template <class Row>
-inline void request_rows(const Instance& I, const std::uint32_t* order, std::int64_t begin,
+inline void request_rows(const UsualInstance& I, const std::uint32_t* order, std::int64_t begin,
                          std::int64_t end) {
   for (std::int64_t k = begin; k < end; ++k) {
     const auto* row = row_of<Row>(I, order[k]);
@@ -110,7 +110,7 @@ constexpr std::int64_t kAhead = 2 * kCheckpoint;  // ranks
 
 // Adds rows from the tail of an order down to block `to`; leaves signs and checkpoints.
 template <class Row>
-inline void scan_tail(const Instance& I, const NarrowWork& w, int g, std::int64_t to) {
+inline void scan_tail(const UsualInstance& I, const UsualWork& w, int g, std::int64_t to) {
   const std::uint32_t* order = w.orders[g];
   const bool request = I.n > kBeyondCache;
   D8 sum[Row::kVectors];
@@ -150,7 +150,7 @@ struct Front {
 // tolerance of t A; doubles: 2 n 2^-53 S, which lowering by 1.1 t A covers while kLeastMass
 // survives of up to kMostItems. What lies beyond is for the tail.
 template <class Row>
-inline Front scan_front(const SweepParams& p, const Instance& I, const std::uint32_t* order) {
+inline Front scan_front(const SweepParams& p, const UsualInstance& I, const std::uint32_t* order) {
   constexpr int V = Row::kVectors;
   constexpr std::int64_t kMostItems = 1 << 20;
   Front front{false, 0, {}};
@@ -221,7 +221,7 @@ inline std::int64_t next_sign(const unsigned char* signs, std::int64_t block, st
 
 // The first rank of a block at which a lowered sum is negative, and the sums there; -1 if none is.
 template <class Row>
-inline std::int64_t first_negative(const Instance& I, const NarrowWork& w, int g,
+inline std::int64_t first_negative(const UsualInstance& I, const UsualWork& w, int g,
                                    std::int64_t block, double* sums) {
   constexpr int V = Row::kVectors;
   const std::int64_t begin = block * kCheckpoint, end = begin + kCheckpoint;
@@ -241,7 +241,7 @@ inline std::int64_t first_negative(const Instance& I, const NarrowWork& w, int g
 }
 
 // Ranks at and beyond which no item has mass.
-inline std::int64_t end_of_mass(const Instance& I, const std::uint32_t* order) {
+inline std::int64_t end_of_mass(const UsualInstance& I, const std::uint32_t* order) {
   std::int64_t end = I.n;
   if (I.with_mass < I.n) {
     while (end > 0 && I.massless[order[end - 1]] != 0) --end;
@@ -251,8 +251,8 @@ inline std::int64_t end_of_mass(const Instance& I, const std::uint32_t* order) {
 
 // The exact sums over ranks `from` and beyond, items in the order of memory; `erased` is scratch
 // for n + 8 bytes.
-inline ExactSums exact_tail(const SweepParams& p, const Instance& I, const std::uint32_t* order,
-                            std::int64_t from, unsigned char* erased) {
+inline ExactSums exact_tail(const SweepParams& p, const UsualInstance& I,
+                            const std::uint32_t* order, std::int64_t from, unsigned char* erased) {
   memset(erased, 0, I.n + 8);
   for (std::int64_t k = 0; k < from; ++k) erased[order[k]] = 1;
   const float* own_column = I.columns + I.label * I.pitch;
@@ -279,8 +279,8 @@ inline ExactSums exact_tail(const SweepParams& p, const Instance& I, const std::
 // The flip of a ranking whose first negative lowered sum, in block `block`, is near a tie or
 // without mass. Long instances are walked only in the blocks with a negative sum; nothing elsewhere
 // can flip or be near.
-inline __attribute__((noinline)) Flip walk_exactly(const SweepParams& p, const Instance& I,
-                                                   const NarrowWork& w, int g, std::int64_t block) {
+inline __attribute__((noinline)) Flip walk_exactly(const SweepParams& p, const UsualInstance& I,
+                                                   const UsualWork& w, int g, std::int64_t block) {
   constexpr std::int64_t kWorthIt = 64;  // items
   constexpr int kRounds = 4;
   const std::uint32_t* order = w.orders[g];
@@ -309,17 +309,17 @@ inline __attribute__((noinline)) Flip walk_exactly(const SweepParams& p, const I
 }
 
 // By the bound first: only what is near by it wants the norms.
-inline Flip resolve_exactly(const SweepParams& p, const Instance& I, const NarrowWork& w, int g,
+inline Flip resolve_exactly(const SweepParams& p, const UsualInstance& I, const UsualWork& w, int g,
                             std::int64_t block) {
   const Flip flip = walk_exactly(p, I, w, g, block);
   if (!flip.near || !I.bounded) return flip;
-  Instance exact = I;
+  UsualInstance exact = I;
   make_tolerance_exact(p, exact);
   return walk_exactly(p, exact, w, g, block);
 }
 
 template <class Row>
-inline Flip resolve(const SweepParams& p, const Instance& I, const NarrowWork& w, int g,
+inline Flip resolve(const SweepParams& p, const UsualInstance& I, const UsualWork& w, int g,
                     std::int64_t from) {
   alignas(64) double sums[8 * Row::kVectors];
   Flip flip;
@@ -342,7 +342,7 @@ inline Flip resolve(const SweepParams& p, const Instance& I, const NarrowWork& w
   return flip;
 }
 
-inline double mass_of_top(const Instance& I, const std::uint32_t* order, std::int64_t k) {
+inline double mass_of_top(const UsualInstance& I, const std::uint32_t* order, std::int64_t k) {
   double sum[4] = {};
   std::int64_t j = 0;
   for (; j + 4 <= k; j += 4) {

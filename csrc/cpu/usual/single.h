@@ -15,7 +15,7 @@ namespace fae::cpu {
 namespace {
 
 template <class Row>
-inline void single_narrow(const SweepParams& p, Instance& I, const NarrowWork& w) {
+inline void single_usual(const SweepParams& p, UsualInstance& I, const UsualWork& w) {
   constexpr int V = Row::kVectors;
   constexpr std::int64_t kRow = Row::kWidth;
   const std::int64_t n = I.n;

@@ -1,4 +1,4 @@
-// The usual way put together: what sweep_body.h calls for instances that take this way.
+// The usual way put together: what sweep.h calls for instances that take this way.
 
 #pragma once
 
@@ -8,7 +8,7 @@ namespace fae::cpu {
 namespace {
 
 // From weights and columns to everything the rankings share; false where the general way is needed.
-inline bool originate_narrow(const SweepParams& p, Instance& I, char* work_memory) {
+inline bool originate_usual(const SweepParams& p, UsualInstance& I, char* work_memory) {
   if (!originate_label(p, I)) return false;
   // The smallest weight times what matters beside it must be a normal float by far.
   I.compact = p.C > 8 && !wants_curves(p) && I.least * I.tolerance > 1e-36 && I.tolerance < 1e30;
@@ -24,21 +24,21 @@ inline bool originate_narrow(const SweepParams& p, Instance& I, char* work_memor
       want.gradient ? margin_rows<true>(p, I, row) : margin_rows<false>(p, I, row);
     } else {
       margin_rows(p, I, row);
-      if (want.gradient) gradient_narrow(p, I);
+      if (want.gradient) gradient_usual(p, I);
     }
   });
   if (want.single) {
     Arena arena(work_memory);
     lay_out_work(p, I.n, arena);
-    const NarrowWork w = lay_out_narrow(p, I.n, arena);
-    with_rows(p, I, [&](auto row) { single_narrow<decltype(row)>(p, I, w); });
+    const UsualWork w = lay_out_usual_work(p, I.n, arena);
+    with_rows(p, I, [&](auto row) { single_usual<decltype(row)>(p, I, w); });
   }
   return true;
 }
 
 // Leaves the order of ranking r in `order`.
-inline Error rank_narrow(const SweepParams& p, const Instance& I, std::int64_t r, Work& general,
-                         const NarrowWork& w, std::uint32_t* order) {
+inline Error rank_usual(const SweepParams& p, const UsualInstance& I, std::int64_t r, Work& general,
+                        const UsualWork& w, std::uint32_t* order) {
   const std::int64_t n = I.n;
   const std::int64_t row = p.ranking_args[r];
   const double* keys = w.keys;
@@ -71,7 +71,7 @@ inline Error rank_narrow(const SweepParams& p, const Instance& I, std::int64_t r
       break;
     case kMinimal:
       with_rows(p, I, [&](auto row) {
-        minimal_narrow<decltype(row)>(p, I, w, general.sort, true, order);
+        minimal_usual<decltype(row)>(p, I, w, general.sort, true, order);
       });
       return {};
     case kRenormalizedGradient:
@@ -94,7 +94,7 @@ inline Error rank_narrow(const SweepParams& p, const Instance& I, std::int64_t r
 }
 
 template <class Row>
-inline void scan_rankings(const SweepParams& p, const Instance& I, const NarrowWork& w,
+inline void scan_rankings(const SweepParams& p, const UsualInstance& I, const UsualWork& w,
                           std::int64_t begin, std::int64_t end, std::int64_t* status) {
   const std::int64_t b = I.index;
   Original o{};
@@ -122,28 +122,28 @@ inline void scan_rankings(const SweepParams& p, const Instance& I, const NarrowW
 }
 
 // Rankings [begin, end), at most kGroup of them.
-inline Error rank_group(const SweepParams& p, const Instance& I, char* work_memory,
+inline Error rank_group(const SweepParams& p, const UsualInstance& I, char* work_memory,
                         std::int64_t begin, std::int64_t end, std::int64_t* status) {
   Arena arena(work_memory);
   Work general = lay_out_work(p, I.n, arena);
-  const NarrowWork w = lay_out_narrow(p, I.n, arena);
+  const UsualWork w = lay_out_usual_work(p, I.n, arena);
   for (std::int64_t r = begin; r < end; ++r) {
-    const Error error = rank_narrow(p, I, r, general, w, w.orders[r - begin]);
+    const Error error = rank_usual(p, I, r, general, w, w.orders[r - begin]);
     if (error.fault != Fault::kNone) return error;
   }
   with_rows(p, I, [&](auto row) { scan_rankings<decltype(row)>(p, I, w, begin, end, status); });
   return {};
 }
 
-inline Minimal minimal_of_narrow(const SweepParams& p, const Instance& I, char* work_memory,
-                                 std::uint32_t** order) {
+inline Minimal minimal_of_usual(const SweepParams& p, const UsualInstance& I, char* work_memory,
+                                std::uint32_t** order) {
   Arena arena(work_memory);
   Work general = lay_out_work(p, I.n, arena);
-  const NarrowWork w = lay_out_narrow(p, I.n, arena);
+  const UsualWork w = lay_out_usual_work(p, I.n, arena);
   *order = general.order;
   const bool with_order = p.minimal_order != nullptr;
   return with_rows(p, I, [&](auto row) {
-    return minimal_narrow<decltype(row)>(p, I, w, general.sort, with_order, general.order);
+    return minimal_usual<decltype(row)>(p, I, w, general.sort, with_order, general.order);
   });
 }
 

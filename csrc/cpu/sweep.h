@@ -11,23 +11,25 @@ namespace fae::cpu {
 namespace {
 
 struct Shared {
-  Instance instance;
+  UsualInstance instance;
 };
 
-inline Instance& instance_at(char* shared) { return reinterpret_cast<Shared*>(shared)->instance; }
+inline UsualInstance& instance_at(char* shared) {
+  return reinterpret_cast<Shared*>(shared)->instance;
+}
 
 inline std::int64_t shared_bytes(const SweepParams& p, std::int64_t n) {
   Arena arena(nullptr);
   arena.take<Shared>(1);
-  lay_out(p, n, arena);
+  lay_out_usual(p, n, arena);
   return arena.used();
 }
 
 inline std::int64_t work_bytes(const SweepParams& p, std::int64_t n) {
   Arena arena(nullptr);
   lay_out_work(p, n, arena);
-  if (narrow_possible(p)) {
-    lay_out_narrow(p, n, arena);
+  if (usual_possible(p)) {
+    lay_out_usual_work(p, n, arena);
     lay_out_run(p, arena);
   }
   return arena.used();
@@ -62,10 +64,10 @@ inline Error load_prepared(const Context& c, std::int64_t index, char* shared) {
   const std::int64_t n = p.offsets[index + 1] - p.offsets[index];
   Arena arena(shared);
   Shared* s = arena.take<Shared>(1);
-  Instance& I = s->instance = lay_out(p, n, arena);
+  UsualInstance& I = s->instance = lay_out_usual(p, n, arena);
   load_frame(p, index, I);
-  I.narrow = I.columns != nullptr && n > 0 && load_narrow(p, I);
-  if (I.narrow) return {};
+  I.usual = I.columns != nullptr && n > 0 && load_usual(p, I);
+  if (I.usual) return {};
   Error error = load_attention(p, I);
   if (error.fault != Fault::kNone && p.validate == 0) {
     I.invalid = true;
@@ -76,10 +78,10 @@ inline Error load_prepared(const Context& c, std::int64_t index, char* shared) {
 
 // What all instances of a thread share.
 inline void prepare(const Context& c, char* shared) {
-  if (!narrow_possible(c.p)) return;
+  if (!usual_possible(c.p)) return;
   Arena arena(shared);
   arena.take<Shared>(1);
-  pack_weights(c.p, lay_out(c.p, 0, arena).packed_weights);
+  pack_weights(c.p, lay_out_usual(c.p, 0, arena).packed_weights);
 }
 
 inline Error load(const Context& c, std::int64_t index, char* shared) {
@@ -88,9 +90,9 @@ inline Error load(const Context& c, std::int64_t index, char* shared) {
 }
 
 inline void project(const Context& c, char* shared, std::int64_t begin, std::int64_t end) {
-  Instance& I = instance_at(shared);
-  if (I.narrow) {
-    project_narrow(c.p, I, begin, end);
+  UsualInstance& I = instance_at(shared);
+  if (I.usual) {
+    project_usual(c.p, I, begin, end);
     return;
   }
   project_rows(c.p, I, begin, end);
@@ -178,12 +180,12 @@ inline Error rank_items(const SweepParams& p, const Instance& I, std::int64_t r,
 // The original decision and what the rankings share.
 inline void originate(const Context& c, char* shared, char* work) {
   const SweepParams& p = c.p;
-  Instance& I = instance_at(shared);
+  UsualInstance& I = instance_at(shared);
   if (I.invalid) return;
   I.head_norm = c.max_head_norm;
-  if (I.narrow) {
-    if (originate_narrow(p, I, work)) return;
-    I.narrow = I.bounded = false;
+  if (I.usual) {
+    if (originate_usual(p, I, work)) return;
+    I.usual = I.bounded = false;
     I.label = -1;
     project_rows(p, I, 0, I.n);
   }
@@ -213,7 +215,7 @@ inline void originate(const Context& c, char* shared, char* work) {
     }
     for (std::int64_t k = 0; k < p.C; ++k) j.relative[k] = j.logits[k] - j.logits[I.label];
     softmax(j.relative, p.C, I.probability, I.log_probability);
-    I.tolerance = tolerance_of(p, I, largest_norm(p, I));
+    I.tolerance = tolerance_of(p, I, largest_norm(I));
     // The compared sums of k = 0, in position order.
     const StateShape shape = state_shape(p, I);
     clear(shape, j.state);
@@ -249,11 +251,11 @@ inline Error rank_one(const SweepParams& p, const Instance& I, std::int64_t r, W
 inline Error rank(const Context& c, char* shared, char* work, std::int64_t begin, std::int64_t end,
                   std::int64_t* status) {
   const SweepParams& p = c.p;
-  const Instance& I = instance_at(shared);
+  const UsualInstance& I = instance_at(shared);
   if (I.invalid) return {};
   Error error;
-  if (I.narrow) error = rank_group(p, I, work, begin, end, status);
-  if (!I.narrow) {
+  if (I.usual) error = rank_group(p, I, work, begin, end, status);
+  if (!I.usual) {
     Work w = work_at(p, I.n, work);
     for (std::int64_t r = begin; r < end && error.fault == Fault::kNone; ++r) {
       error = rank_one(p, I, r, w, status);
@@ -268,10 +270,10 @@ inline Error rank(const Context& c, char* shared, char* work, std::int64_t begin
 
 inline void minimal(const Context& c, char* shared, char* work, std::int64_t* status) {
   const SweepParams& p = c.p;
-  const Instance& I = instance_at(shared);
+  const UsualInstance& I = instance_at(shared);
   if (I.invalid || !wants_minimal(p)) return;
   Work w = work_at(p, I.n, work);
-  const Minimal m = I.narrow ? minimal_of_narrow(p, I, work, &w.order) : minimal_set(p, I, w);
+  const Minimal m = I.usual ? minimal_of_usual(p, I, work, &w.order) : minimal_set(p, I, w);
   if (m.near) *status |= kNearTie;
   if (p.minimal_size != nullptr) p.minimal_size[I.index] = m.size;
   if (p.minimal_flip_label != nullptr) p.minimal_flip_label[I.index] = m.label;
@@ -280,7 +282,7 @@ inline void minimal(const Context& c, char* shared, char* work, std::int64_t* st
 
 inline void finish(const Context& c, char* shared, std::int64_t status) {
   const SweepParams& p = c.p;
-  const Instance& I = instance_at(shared);
+  const UsualInstance& I = instance_at(shared);
   if (I.invalid || (status & kInvalid) != 0) {
     write_invalid(p, I.index, I.n);
     return;
@@ -323,12 +325,12 @@ inline Error run_alone(const Context& c, std::int64_t b, char* shared, char* wor
 }
 
 // Instances projected in runs where they are short, and swept in registers where they are shorter.
-inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, char* shared,
-                        char* work) {
+inline Error run_usual(const Context& c, std::int64_t begin, std::int64_t end, char* shared,
+                       char* work) {
   const SweepParams& p = c.p;
   Arena arena(shared);
   arena.take<Shared>(1);
-  const float* packed_weights = lay_out(p, 0, arena).packed_weights;
+  const float* packed_weights = lay_out_usual(p, 0, arena).packed_weights;
   Arena run_arena(work);
   const RunMemory run = lay_out_run(p, run_arena);
   char* const rest = work + run_arena.used();
@@ -351,8 +353,8 @@ inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, 
       if (general[b - run_begin] == 0) continue;
       const Error error = load_prepared(c, b, shared);
       if (error.fault != Fault::kNone) return error;
-      Instance& I = instance_at(shared);
-      if (I.narrow) {
+      UsualInstance& I = instance_at(shared);
+      if (I.usual) {
         I.columns = run.columns + (p.offsets[b] - run_first);
         I.pitch = kRunPitch;
         I.bounded = false;
@@ -372,7 +374,7 @@ inline Error run_narrow(const Context& c, std::int64_t begin, std::int64_t end, 
 
 inline Error run(const Context& c, std::int64_t begin, std::int64_t end, char* shared, char* work) {
   prepare(c, shared);
-  if (narrow_possible(c.p)) return run_narrow(c, begin, end, shared, work);
+  if (usual_possible(c.p)) return run_usual(c, begin, end, shared, work);
   for (std::int64_t b = begin; b < end; ++b) {
     const Error error = run_alone(c, b, shared, work);
     if (error.fault != Fault::kNone) return error;

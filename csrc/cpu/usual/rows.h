@@ -19,7 +19,6 @@
 
 #pragma once
 
-#include "cpu/instance.h"
 #include "cpu/scan.h"
 #include "cpu/simd/lanes.h"
 #include "cpu/simd/math.h"
@@ -52,14 +51,14 @@ struct FloatRow {
 
 // What `body` makes of the instance's kind of rows.
 template <class Body>
-FAE_INLINE auto with_rows(const SweepParams& p, const Instance& I, Body body) {
+FAE_INLINE auto with_rows(const SweepParams& p, const UsualInstance& I, Body body) {
   if (p.C <= 8) return body(DoubleRow<1>());
   if (I.compact) return body(FloatRow());
   return body(DoubleRow<2>());
 }
 
 template <class Row>
-FAE_INLINE typename Row::Real* row_of(const Instance& I, std::int64_t i) {
+FAE_INLINE typename Row::Real* row_of(const UsualInstance& I, std::int64_t i) {
   return reinterpret_cast<typename Row::Real*>(I.rows) + i * Row::kWidth;
 }
 
@@ -76,7 +75,7 @@ FAE_INLINE void load_row(const typename Row::Real* row, D8 (&x)[Row::kVectors]) 
 }
 
 template <class Row>
-FAE_INLINE void add_row(const Instance& I, std::int64_t i, D8 (&sum)[Row::kVectors]) {
+FAE_INLINE void add_row(const UsualInstance& I, std::int64_t i, D8 (&sum)[Row::kVectors]) {
   D8 x[Row::kVectors];
   load_row<Row>(row_of<Row>(I, i), x);
 #pragma GCC unroll 2
@@ -102,7 +101,7 @@ FAE_INLINE void store_sums(double* to, const D8 (&sum)[V]) {
 }
 
 // Weights of scores or weights that are all usual; false where the general way is needed.
-inline bool load_narrow(const SweepParams& p, Instance& I) {
+inline bool load_usual(const SweepParams& p, UsualInstance& I) {
   const std::int64_t n = I.n;
   double* e = p.is_scores ? I.e : I.a;
   load_elements(p.attention, p.attention_dtype, I.first * p.attention_stride_t,
@@ -148,8 +147,8 @@ inline bool load_narrow(const SweepParams& p, Instance& I) {
   return true;
 }
 
-inline void project_narrow(const SweepParams& p, Instance& I, std::int64_t begin,
-                           std::int64_t end) {
+inline void project_usual(const SweepParams& p, UsualInstance& I, std::int64_t begin,
+                          std::int64_t end) {
   alignas(64) float converted[kItems * kMaxSpan];
   const Projection out{I.packed_weights, I.columns, I.pitch, converted, nullptr};
   const ProjectColumns project = project_columns_for(p.C, I.bounded);
@@ -162,7 +161,7 @@ inline void project_narrow(const SweepParams& p, Instance& I, std::int64_t begin
 
 // Sums of the weighted contributions to G classes, c and those that follow.
 template <int G>
-inline void weighted_sums(const Instance& I, std::int64_t c, double* to) {
+inline void weighted_sums(const UsualInstance& I, std::int64_t c, double* to) {
   D8 sum[G], more[G];
   clear_sums(sum);
   clear_sums(more);
@@ -188,14 +187,14 @@ inline void weighted_sums(const Instance& I, std::int64_t c, double* to) {
 
 // Puts the tolerance itself in the place of a bound of it. What is clear by the bound is clear;
 // sums within it are judged anew. Rows stay lowered by multiples of the bound, as their slack does.
-inline __attribute__((noinline)) void make_tolerance_exact(const SweepParams& p, Instance& I) {
+inline __attribute__((noinline)) void make_tolerance_exact(const SweepParams& p, UsualInstance& I) {
   if (!I.bounded) return;
   I.bounded = false;
   I.tolerance = tolerance_of(p, I, read_norm(p, I));
 }
 
 // Label, probabilities, tolerance; false where the general way is needed.
-inline bool originate_label(const SweepParams& p, Instance& I) {
+inline bool originate_label(const SweepParams& p, UsualInstance& I) {
   const std::int64_t C = p.C;
   if (I.bad_bias) return false;
   alignas(64) double z[16];
@@ -223,7 +222,7 @@ inline bool originate_label(const SweepParams& p, Instance& I) {
     const double first = first_class_sum(p, I.first, I.n, weight) / total;
     for (c = 0; c < C; ++c) I.logits[c] = z[c] + first;
   }
-  const double norm = largest_norm(p, I);
+  const double norm = largest_usual_norm(p, I);
   if (!(norm * I.head_norm < kMostContribution)) return false;
   I.tolerance = tolerance_of(p, I, norm);
   for (std::int64_t c = C; c < 16; ++c) z[c] = -kInf;
@@ -254,7 +253,7 @@ inline bool originate_label(const SweepParams& p, Instance& I) {
 
 // Rows of doubles, from columns of contributions: two transposes of 8 by 8.
 template <int V>
-inline void margin_rows(const SweepParams& p, const Instance& I, DoubleRow<V>) {
+inline void margin_rows(const SweepParams& p, const UsualInstance& I, DoubleRow<V>) {
   const std::int64_t n = I.n;
   const float* own_column = I.columns + I.label * I.pitch;
   const double own_bias = I.bias[I.label];
@@ -293,7 +292,7 @@ inline void margin_rows(const SweepParams& p, const Instance& I, DoubleRow<V>) {
 struct GradientWeights {
   float of_class[16];
 
-  GradientWeights(const SweepParams& p, const Instance& I) {
+  GradientWeights(const SweepParams& p, const UsualInstance& I) {
     double largest = 0;
     for (std::int64_t c = 0; c < p.C; ++c) {
       if (c != I.label && I.probability[c] > largest) largest = I.probability[c];
@@ -305,12 +304,12 @@ struct GradientWeights {
   }
 };
 
-inline void store_gradient(const Instance& I, std::int64_t i, F16 gradient) {
+inline void store_gradient(const UsualInstance& I, std::int64_t i, F16 gradient) {
   StoreN(PromoteLowerTo(gradient), I.gradient + i, I.n - i);
   StoreN(PromoteUpperTo(gradient), I.gradient + i + 8, I.n - i - 8);
 }
 
-inline void gradient_narrow(const SweepParams& p, Instance& I) {
+inline void gradient_usual(const SweepParams& p, UsualInstance& I) {
   const GradientWeights weights(p, I);
   const float* own_column = I.columns + I.label * I.pitch;
   for (std::int64_t i = 0; i < I.n; i += 16) {
@@ -327,7 +326,7 @@ inline void gradient_narrow(const SweepParams& p, Instance& I) {
 // Rows of floats: a transpose of 16 by 16. The gradient, which needs the same differences, comes
 // with them.
 template <bool kGradient>
-inline void margin_rows(const SweepParams& p, const Instance& I, FloatRow) {
+inline void margin_rows(const SweepParams& p, const UsualInstance& I, FloatRow) {
   const std::int64_t n = I.n;
   const float* own_column = I.columns + I.label * I.pitch;
   const GradientWeights weights(p, I);
@@ -369,7 +368,7 @@ struct ExactSums {
   double sum[16] = {};
   double mass = 0;
 
-  void add(const SweepParams& p, const Instance& I, std::int64_t i) {
+  void add(const SweepParams& p, const UsualInstance& I, std::int64_t i) {
     const double a = I.a[i];
     const double own = static_cast<double>(I.columns[I.label * I.pitch + i]) + I.bias[I.label];
     for (std::int64_t c = 0; c < p.C; ++c) {
@@ -378,7 +377,7 @@ struct ExactSums {
     mass += a;
   }
 
-  std::int64_t decide(const SweepParams& p, const Instance& I, bool* near) const {
+  std::int64_t decide(const SweepParams& p, const UsualInstance& I, bool* near) const {
     if (mass == 0) return I.bias_label;
     std::int64_t decision = I.label;
     double least = 0;
@@ -395,7 +394,7 @@ struct ExactSums {
 };
 
 // Walks from rank `from` down to rank `to` and keeps the first flip and the first near-tie met.
-inline void exact_walk(const SweepParams& p, const Instance& I, const std::uint32_t* order,
+inline void exact_walk(const SweepParams& p, const UsualInstance& I, const std::uint32_t* order,
                        std::int64_t from, std::int64_t to, ExactSums& sums, Flip* flip,
                        std::int64_t* nearest) {
   for (std::int64_t k = from - 1; k >= to; --k) {
@@ -411,7 +410,7 @@ inline void exact_walk(const SweepParams& p, const Instance& I, const std::uint3
 }
 
 // All ranks, for rankings near a tie.
-inline __attribute__((noinline)) Flip exact_scan(const SweepParams& p, const Instance& I,
+inline __attribute__((noinline)) Flip exact_scan(const SweepParams& p, const UsualInstance& I,
                                                  const std::uint32_t* order) {
   Flip flip;
   std::int64_t nearest = -1;
@@ -427,7 +426,7 @@ inline __attribute__((noinline)) Flip exact_scan(const SweepParams& p, const Ins
 
 // Reads a row of lowered sums, each off by at most `slack`: whether every margin is clear of the
 // tolerance and the least of negative ones clear of the others, and the decision.
-inline bool clear_decision(const SweepParams& p, const Instance& I, const double* sums,
+inline bool clear_decision(const SweepParams& p, const UsualInstance& I, const double* sums,
                            double slack, std::int64_t* decision) {
   const double mass = sums[I.label];
   const double lowered = I.lowering * mass;
