@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,6 +27,9 @@ from fastattnerase.cli.options import Offer, command
 from fastattnerase.data.config import DataConfig
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.train_config import TrainConfig, jain_wallace_training
+
+if TYPE_CHECKING:
+    from fastattnerase.data import PreparedCorpus
 
 _OTHER_LABEL = "with --classes, rows that have none of the labels it names are left out"
 # Of options whose default is not the library's.
@@ -124,31 +127,91 @@ def train_and_save(
     name: str,
 ) -> None:
     """Read the texts, train, evaluate on the test split, save the model and print what it is."""
-    from fastattnerase.models.storage import require_writable
-    from fastattnerase.runs.lock import alone
-
-    require_writable(folder)
-    with alone(folder):
-        _train_and_save(data, model_config, train_config, folder, device, name)
-
-
-def _train_and_save(
-    data: DataConfig,
-    model_config: ModelConfig,
-    train_config: TrainConfig,
-    folder: Path,
-    device: str,
-    name: str,
-) -> None:
-    from fastattnerase.data import DataError, load_corpus, odd_labels, prepare
-    from fastattnerase.data.tokens import find_language
     from fastattnerase.models import build_model, evaluate, save_model
     from fastattnerase.models import train as train_model
+    from fastattnerase.models.storage import require_writable
     from fastattnerase.models.training import require_same_options
+    from fastattnerase.runs.lock import alone
     from fastattnerase.runs.rundir import provenance
     from fastattnerase.statistics.shares import accuracy_beside, hardly_better, majority
 
-    require_same_options(folder, model_config, train_config)
+    require_writable(folder)
+    with alone(folder):
+        require_same_options(folder, model_config, train_config)
+        prepared, notices = _read(data, model_config.kind)
+        model = build_model(
+            model_config, prepared.vocabulary, len(prepared.classes), prepared.embeddings
+        )
+        with TrainingBars(train_config.epochs) as bars:
+            trained = train_model(
+                model,
+                prepared.train,
+                prepared.dev,
+                train_config,
+                folder,
+                progress=bars,
+                device=device,
+                description={"vectors": data.vectors},
+            )
+        if trained.resumed_epochs:
+            out.print(f"went on after {counted(trained.resumed_epochs, 'finished epoch')}")
+        tested = evaluate(model, prepared.test) if len(prepared.test) else None
+        chance = {
+            split: majority(getattr(prepared, split).sizes.labels) for split in ("dev", "test")
+        }
+        save_model(
+            folder,
+            model,
+            vocabulary=prepared.vocabulary,
+            classes=prepared.classes,
+            data_config=data,
+            train_config=train_config,
+            metadata={
+                "name": name,
+                "dev_accuracy": trained.dev_accuracy,
+                "dev_majority": chance["dev"],
+                "test_accuracy": None if tested is None else tested.accuracy,
+                "test_majority": chance["test"],
+                "best_epoch": trained.best_epoch,
+                "epochs": len(trained.history),
+                "documents": {
+                    split: len(getattr(prepared, split)) for split in ("train", "dev", "test")
+                },
+                "truncated": {
+                    split: getattr(prepared, split).truncated for split in ("train", "dev", "test")
+                },
+                "test_documents_hash": prepared.test.digest(),
+                "dropped": prepared.dropped,
+                "notices": notices,
+                # `data` has the files as they were given, for another folder these.
+                "data_files": {
+                    field: str(Path(file).absolute())
+                    for field in DATA_FILES
+                    if (file := getattr(data, field)) is not None
+                },
+                "device": device,
+            }
+            | provenance(),
+        )
+    accuracy = accuracy_beside("dev", trained.dev_accuracy, chance["dev"])
+    accuracy += f" in epoch {trained.best_epoch}"
+    judged, of = (trained.dev_accuracy, "dev") if tested is None else (tested.accuracy, "test")
+    if tested is not None:
+        accuracy += f", {accuracy_beside('test', tested.accuracy, chance['test'])}"
+    out.print(f"{name}: {accuracy}; saved in {folder}", soft_wrap=True)
+    if hardly_better(judged, chance[of]):
+        out.print(
+            "Note: this is hardly better than deciding the most frequent class always, so there "
+            "is little that attention could explain",
+            soft_wrap=True,
+        )
+
+
+def _read(data: DataConfig, kind: str) -> tuple[PreparedCorpus, list[str]]:
+    """Read and tokenise the texts of a kind of model; print what they are and what is odd."""
+    from fastattnerase.data import DataError, load_corpus, odd_labels, prepare
+    from fastattnerase.data.tokens import find_language
+
     if data.vectors is not None and not Path(data.vectors).is_file():
         raise UsageError(f"--vectors: given {data.vectors}, which is no file, needed a file")
     try:
@@ -187,7 +250,7 @@ def _train_and_save(
             f"beside {len(prepared.train):,} training rows, needed more rows or a larger share of "
             "dev, from which the best epoch is chosen"
         )
-    if model_config.kind == "han" and (prepared.train.sizes.sentences <= 1).all():
+    if kind == "han" and (prepared.train.sizes.sentences <= 1).all():
         out.print(
             "Note: every training text is one sentence, so that attention over sentences has one "
             "item and there is nothing to erase: a flat model, --model flan, attends to words",
@@ -201,65 +264,4 @@ def _train_and_save(
         )
     if data.vectors:
         out.print(f"{prepared.vectors_found:,} words have a vector")
-    model = build_model(model_config, prepared.vocabulary, len(corpus.classes), prepared.embeddings)
-    with TrainingBars(train_config.epochs) as bars:
-        trained = train_model(
-            model,
-            prepared.train,
-            prepared.dev,
-            train_config,
-            folder,
-            progress=bars,
-            device=device,
-            description={"vectors": data.vectors},
-        )
-    if trained.resumed_epochs:
-        out.print(f"went on after {counted(trained.resumed_epochs, 'finished epoch')}")
-    tested = evaluate(model, prepared.test) if len(prepared.test) else None
-    chance = {split: majority(getattr(prepared, split).sizes.labels) for split in ("dev", "test")}
-    save_model(
-        folder,
-        model,
-        vocabulary=prepared.vocabulary,
-        classes=corpus.classes,
-        data_config=data,
-        train_config=train_config,
-        metadata={
-            "name": name,
-            "dev_accuracy": trained.dev_accuracy,
-            "dev_majority": chance["dev"],
-            "test_accuracy": None if tested is None else tested.accuracy,
-            "test_majority": chance["test"],
-            "best_epoch": trained.best_epoch,
-            "epochs": len(trained.history),
-            "documents": {
-                split: len(getattr(prepared, split)) for split in ("train", "dev", "test")
-            },
-            "truncated": {
-                split: getattr(prepared, split).truncated for split in ("train", "dev", "test")
-            },
-            "test_documents_hash": prepared.test.digest(),
-            "dropped": corpus.dropped,
-            "notices": notices,
-            # `data` has the files as they were given, for another folder these.
-            "data_files": {
-                field: str(Path(file).absolute())
-                for field in DATA_FILES
-                if (file := getattr(data, field)) is not None
-            },
-            "device": device,
-        }
-        | provenance(),
-    )
-    accuracy = accuracy_beside("dev", trained.dev_accuracy, chance["dev"])
-    accuracy += f" in epoch {trained.best_epoch}"
-    judged, of = (trained.dev_accuracy, "dev") if tested is None else (tested.accuracy, "test")
-    if tested is not None:
-        accuracy += f", {accuracy_beside('test', tested.accuracy, chance['test'])}"
-    out.print(f"{name}: {accuracy}; saved in {folder}", soft_wrap=True)
-    if hardly_better(judged, chance[of]):
-        out.print(
-            "Note: this is hardly better than deciding the most frequent class always, so there "
-            "is little that attention could explain",
-            soft_wrap=True,
-        )
+    return prepared, notices
