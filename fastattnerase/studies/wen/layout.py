@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from operator import attrgetter, methodcaller
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from fastattnerase.extras import needs
 from fastattnerase.studies.wen.claims import Claim
+from fastattnerase.studies.wen.columns import (
+    ALL_TAUS,
+    Columns,
+    Layout,
+    divergence,
+    model,
+    repeated,
+    same,
+    taus,
+)
+from fastattnerase.studies.wen.null_tables import CLUSTERS, NULLS, REPEATS, TABLE_1
 from fastattnerase.studies.wen.options import ATTENTIONS
 from fastattnerase.studies.wen.rows import (
     NOISES,
@@ -28,38 +37,8 @@ from fastattnerase.studies.wen.rows import (
 )
 from fastattnerase.studies.wen.tables import Tables
 
-with needs("report"):
+if TYPE_CHECKING:
     import pandas as pd
-
-Row = TypeVar("Row")
-Columns = dict[str, Callable[[Row], Any]]
-
-
-@dataclass(frozen=True)
-class Layout(Generic[Row]):
-    """A table's columns.
-
-    Attributes:
-        name: Name of the files.
-        columns: From a column of the CSV file to its value in a row.
-        title: Title on the page.
-        shown: From a column on the page to its head there; empty for a table that is not shown.
-        printed: From a column in LaTeX to its head there; empty for a table that is too long.
-        note: What a reader must know, below the table on the page.
-    """
-
-    name: str
-    columns: Columns[Row]
-    title: str = ""
-    shown: Mapping[str, str] = field(default_factory=dict)
-    printed: Mapping[str, str] = field(default_factory=dict)
-    note: str = ""
-
-    def frame(self, rows: Sequence[Row]) -> pd.DataFrame:
-        """Give the rows as a data frame; one without rows has no columns."""
-        return pd.DataFrame(
-            [{name: value(row) for name, value in self.columns.items()} for row in rows]
-        )
 
 
 def frames(tables: Tables, claims: Sequence[Claim]) -> list[tuple[Layout[Any], pd.DataFrame]]:
@@ -70,11 +49,15 @@ def frames(tables: Tables, claims: Sequence[Claim]) -> list[tuple[Layout[Any], p
         claims: the statements of the paper, judged by them.
     """
     pairs: list[tuple[Layout[Any], Sequence[Any]]] = [
+        (TABLE_1, tables.data),
         (ACCURACY, tables.accuracy),
         (MEANS, tables.means),
         (ORDER, tables.order),
         (HIGHEST, tables.highest),
         (FIGURE_2, tables.figure_2),
+        (NULLS, tables.nulls),
+        (REPEATS, tables.repeats),
+        (CLUSTERS, tables.clusters),
         (TABLE_2, tables.table_2),
         (TABLE_3, tables.adversaries),
         (TABLE_4, tables.adversaries),
@@ -89,48 +72,10 @@ def frames(tables: Tables, claims: Sequence[Claim]) -> list[tuple[Layout[Any], p
 
 # --- every measurement ---------------------------------------------------------------------------
 
-_ALL_TAUS: tuple[TauName, ...] = ("weighted", "weighted_sum", "plain")
-
-
-def _same(*names: str) -> Columns[Any]:
-    """Name attributes of a row as they are called."""
-    return {name: attrgetter(name) for name in names}
-
-
-def _model(measured: Callable[[Row], Measured]) -> Columns[Row]:
-    """Name the model and the measurement of a row."""
-    return {
-        "dataset": lambda row: measured(row).cell.dataset,
-        "encoder": lambda row: measured(row).cell.encoder,
-        "attention": lambda row: measured(row).cell.attention,
-        "mechanism": lambda row: measured(row).cell.mechanism,
-        "variant": lambda row: measured(row).cell.variant,
-        "seed": lambda row: measured(row).cell.seed,
-        "measurement": lambda row: measured(row).name,
-    }
-
-
-def _taus(names: Sequence[TauName], **parts: str) -> Columns[Any]:
-    """Name parts of each tau of a row: the suffix of the column, and the attribute's name."""
-    return {
-        f"{name}{suffix}": attrgetter(f"{name}.{attribute}")
-        for name in names
-        for attribute, suffix in parts.items()
-    }
-
-
-def _divergence(*names: str) -> Columns[Measured]:
-    """Name divergences of an adversary; other models have none."""
-    return {
-        name: lambda row, name=name: getattr(row.result.divergence, name, None)  # type: ignore[misc]
-        for name in names
-    }
-
-
 MEASUREMENTS: Layout[Measured] = Layout(
     "measurements",
     {
-        **_model(lambda row: row),
+        **model(lambda row: row),
         "accuracy": lambda row: row.accuracy,
         "f1": lambda row: row.result.f1,
         "auc": lambda row: row.result.auc,
@@ -140,21 +85,22 @@ MEASUREMENTS: Layout[Measured] = Layout(
         "seconds": lambda row: row.result.seconds,
         "largest_weight": lambda row: row.largest_weight,
         "entropy_share": lambda row: getattr(row.result.attention, "entropy_share", None),
-        **_same("ranks", "clusters", "singletons", "instances", "first_over_second"),
-        **_taus(_ALL_TAUS, value="", corrected="_corrected"),
-        **_taus(_ALL_TAUS, low="_control_low", high="_control_high"),
-        **_taus(_ALL_TAUS, chance="_chance"),
+        **same("ranks", "clusters", "singletons", "instances", "first_over_second"),
+        **taus(ALL_TAUS, value="", corrected="_corrected"),
+        **taus(ALL_TAUS, low="_control_low", high="_control_high"),
+        **taus(ALL_TAUS, chance="_chance"),
+        **repeated(ALL_TAUS),
         "reason": lambda row: row.reason,
         "strength": lambda row: row.result.strength,
-        **_divergence("tvd", "output_jsd", "attention_jsd", "attention_kl"),
+        **divergence("tvd", "output_jsd", "attention_jsd", "attention_kl"),
     },
 )
 
 CURVES: Layout[RankInformation] = Layout(
     "curves",
     {
-        **_model(lambda row: row.measured),
-        **_same(
+        **model(lambda row: row.measured),
+        **same(
             "rank",
             "instances",
             "weight",
@@ -180,16 +126,16 @@ FIGURE_2: Layout[SeedsRow] = Layout(
         "attention": lambda row: row.cell.attention,
         "mechanism": lambda row: row.cell.mechanism,
         "seeds": lambda row: row.seeds,
-        **_taus(TAUS, min="_min", median="_median", mean="_mean", max="_max", chance="_chance"),
-        **_same("undefined", "fewest_ranks", "singletons", "largest_weight", "accuracy"),
+        **taus(TAUS, min="_min", median="_median", mean="_mean", max="_max", chance="_chance"),
+        **same("undefined", "fewest_ranks", "singletons", "largest_weight", "accuracy"),
     },
-    title="Figure 2: tau over the seeds, and how many of them are not different from chance",
+    title="Figure 2: tau over the seeds, and how many are not different from outputs shuffled",
     shown={
         "dataset": "Data", "encoder": "Encoder", "attention": "Attention",
         "mechanism": "Weights by", "seeds": "Seeds", "fewest_ranks": "Ranks, fewest",
         "weighted_min": "Weighted, lowest", "weighted_mean": "Mean",
-        "weighted_chance": "By chance", "plain_min": "Plain, lowest", "plain_mean": "Mean",
-        "plain_chance": "By chance", "largest_weight": "Largest weight",
+        "weighted_chance": "As shuffled", "plain_min": "Plain, lowest", "plain_mean": "Mean",
+        "plain_chance": "As shuffled", "largest_weight": "Largest weight",
         "singletons": "Single-state clusters",
     },
     printed={
@@ -203,11 +149,11 @@ FIGURE_2: Layout[SeedsRow] = Layout(
 MEANS: Layout[MeanRow] = Layout(
     "means",
     {
-        **_same("encoder", "attention", "models"),
-        **_taus(TAUS, mean=""),
-        **_taus(TAUS, corrected="_corrected"),
-        **_taus(TAUS, chance="_chance"),
-        **_same("singletons", "largest_weight", "paper_weighted"),
+        **same("encoder", "attention", "models"),
+        **taus(TAUS, mean=""),
+        **taus(TAUS, corrected="_corrected"),
+        **taus(TAUS, chance="_chance"),
+        **same("singletons", "largest_weight", "paper_weighted"),
     },
     title="Mean tau over data sets and seeds, softmax attention",
     shown={
@@ -239,7 +185,7 @@ def _order_columns(tau: TauName) -> Columns[OrderRow]:
 ORDER: Layout[OrderRow] = Layout(
     "order",
     {
-        **_same("dataset", "encoder", "seed"),
+        **same("dataset", "encoder", "seed"),
         **{f"ranks_{attention}": methodcaller("ranks", attention) for attention in ATTENTIONS},
         **_order_columns("weighted"),
         **_order_columns("plain"),
@@ -254,8 +200,8 @@ ORDER: Layout[OrderRow] = Layout(
 HIGHEST: Layout[HighestRow] = Layout(
     "highest",
     {
-        **_same("dataset", "seed", "ranks"),
-        **_taus(
+        **same("dataset", "seed", "ranks"),
+        **taus(
             TAUS,
             value="",
             undecided_reason="_undecided_reason",
@@ -274,7 +220,7 @@ HIGHEST: Layout[HighestRow] = Layout(
 ACCURACY: Layout[AccuracyRow] = Layout(
     "accuracy",
     {
-        **_same("dataset", "seeds", "accuracy", "lowest", "majority"),
+        **same("dataset", "seeds", "accuracy", "lowest", "majority"),
         "paper": lambda row: row.paper.accuracy,
         "needed": lambda row: row.paper.needed,
         "reached": lambda row: row.reached,
@@ -315,7 +261,7 @@ TABLE_2: Layout[FixRow] = Layout(
     "table_2",
     {
         "dataset": lambda row: row.special.cell.dataset,
-        **_same("setting", "reading"),
+        **same("setting", "reading"),
         "seed": lambda row: row.special.cell.seed,
         "accuracy": lambda row: row.special.accuracy,
         "accuracy_normal": lambda row: row.normal.accuracy,
@@ -355,7 +301,7 @@ TABLE_3: Layout[AdversaryRow] = Layout(
         "f1": lambda row: row.special.result.f1,
         "tvd": lambda row: row.tvd,
         "half_tvd": lambda row: row.tvd / 2,
-        **_same("attention_jsd", "output_jsd"),
+        **same("attention_jsd", "output_jsd"),
         "paper_accuracy": lambda row: row.paper.accuracy,
         "paper_tvd": lambda row: row.paper.tvd,
         "paper_jsd": lambda row: row.paper.jsd,
@@ -381,7 +327,7 @@ TABLE_4: Layout[AdversaryRow] = Layout(
     {
         "dataset": lambda row: row.special.cell.dataset,
         "seed": lambda row: row.special.cell.seed,
-        **_same("attention_jsd", "tvd"),
+        **same("attention_jsd", "tvd"),
         **_PAIR,
         "paper_delta": lambda row: row.paper.delta,
     },
@@ -453,7 +399,7 @@ def _kept(tau: TauName) -> Columns[GumbelCounts]:
 TABLE_5: Layout[GumbelCounts] = Layout(
     "table_5",
     {
-        **_same("attention", "models"),
+        **same("attention", "models"),
         **_kept("weighted"),
         **_kept("plain"),
         "paper_share": lambda row: row.paper_share,
@@ -482,9 +428,9 @@ TABLE_5: Layout[GumbelCounts] = Layout(
 
 CLAIMS: Layout[Claim] = Layout(
     "claims",
-    _same(
+    same(
         "text", "rule", "verdicts", "paper", "here", "held", "cases", "undecided", "means",
-        "needed", "agrees",
+        "p_chance", "needed", "agrees",
     ),
     printed={
         "text": "Statement", "agrees": "Verdict", "held": "Agree", "cases": "Of",
@@ -493,6 +439,6 @@ CLAIMS: Layout[Claim] = Layout(
 )  # fmt: skip
 
 LAYOUTS: tuple[Layout[Any], ...] = (
-    ACCURACY, MEANS, ORDER, HIGHEST, FIGURE_2, TABLE_2, TABLE_3, TABLE_4, GUMBEL, TABLE_5, CLAIMS,
-    MEASUREMENTS, CURVES,
+    TABLE_1, ACCURACY, MEANS, ORDER, HIGHEST, FIGURE_2, NULLS, REPEATS, CLUSTERS, TABLE_2, TABLE_3,
+    TABLE_4, GUMBEL, TABLE_5, CLAIMS, MEASUREMENTS, CURVES,
 )  # fmt: skip

@@ -12,15 +12,17 @@ POINTS: tuple[tuple[str, str, str], ...] = (
     (
         "Clusters, N: “minimal value” in 50 … 200 with two samples each",
         "The largest of 200, 150, 100, 75, 50 with two samples each in all ranks; else 50, at most "
-        "a fifth of the samples.",
+        "a fifth of the samples. No candidate passes in most models: table clusters.csv.",
         "--clusters",
     ),
     ("Codebook per rank or shared", "Per rank.", "--codebook"),
     (
         "Estimator, unit, bias",
         "Plug-in, nats, one N and the same instances for all ranks; Miller-Madow and a control "
-        "with outputs shuffled beside it. A tau that is not different from chance is marked.",
-        "--shuffles",
+        "with outputs shuffled beside it. A tau that is not different from that is marked. "
+        "What tau is where attention learned nothing: weights permuted within each instance, equal "
+        "weights, untrained attention, each with the outputs recomputed.",
+        "--shuffles, --permutations",
     ),
     (
         "Pair weights of weighted tau",
@@ -71,7 +73,11 @@ POINTS: tuple[tuple[str, str, str], ...] = (
         "Five, of the logits.",
         "--output-clusters, --output-space",
     ),
-    ("“10 runs”: seeds or repeats", "Seeds; a seed repeats exactly.", "--seeds"),
+    (
+        "“10 runs”: seeds or repeats",
+        "Seeds; training repeats exactly, k-means runs under several seeds: table repeats.csv.",
+        "--seeds, --kmeans-seeds",
+    ),
     (
         "Start and end markers",
         "Read by the encoder, neither attended to nor ranked.",

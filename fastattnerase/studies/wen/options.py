@@ -92,7 +92,10 @@ class Options:
         output_space: What is clustered of outputs: `logit` or `probability`.
         exclude: Items that are not ranked: `masked`, `zero_weight` or `none`.
         shuffles: Number of label shuffles of the control: 20 or more, or 0 to skip it; without it
-            no difference is tested against chance.
+            no difference from outputs shuffled is tested.
+        kmeans_seeds: Under how many seeds k-means runs for normal models without Gumbel noise.
+        permutations: How many times the weights of these are permuted, for the nulls in which
+            attention knows nothing; 0 skips the nulls.
         max_ranks: Ranks beyond this one are not measured; by default all are.
         backend: Backend of the engine: auto, or a name that `fastattnerase info` prints.
 
@@ -145,6 +148,8 @@ class Options:
     output_space: Literal["logit", "probability"] = "logit"
     exclude: Literal["masked", "zero_weight", "none"] = "masked"
     shuffles: int = 100
+    kmeans_seeds: int = 5
+    permutations: int = 5
     max_ranks: int | None = None
     backend: str = "auto"
 
@@ -195,7 +200,7 @@ class Options:
                 )
         for problem in wrong_choices(self):
             raise RunError(problem)
-        self.measurement("normal")
+        self.measurement(Cell("sst", *BEST, "softmax", "normal"))
         try:
             for encoder in ENCODERS:
                 self.model(Cell("sst", encoder, BEST[1], "softmax", "normal"))
@@ -236,11 +241,11 @@ class Options:
             attention_weight_decay=self.attention_weight_decay,
         )
 
-    def measurement(self, variant: str) -> Config:
-        """Give the measurement's configuration for a variant."""
+    def measurement(self, cell: Cell) -> Config:
+        """Give the configuration of a cell's measurements."""
         # Without attention there are no weights to correlate with but the ranks, which are
         # positions then.
-        uniform = variant == "attention_uniform"
+        uniform = cell.variant == "attention_uniform"
         try:
             return Config(
                 ranks=self.ranks,
@@ -251,6 +256,8 @@ class Options:
                 output_space=self.output_space,
                 exclude=self.exclude,
                 shuffles=self.shuffles,
+                kmeans_seeds=self.kmeans_seeds if cell.is_repeated else 1,
+                permutations=self.permutations if cell.is_repeated else 0,
                 max_ranks=self.max_ranks,
                 constant_attention="by_position" if uniform else "undefined",
                 backend=self.backend,
@@ -295,6 +302,8 @@ class Options:
             unused |= {"attention_depth"}
         if cell.mechanism != "gumbel":
             unused |= {"temperature", "gumbel_noise", "gumbel_hard"}
+        if not cell.is_repeated:
+            unused |= {"kmeans_seeds", "permutations"}
         if cell.variant != "adversary":
             unused |= {"adversary_epochs", "adversary_patience", "strength", "tvd"}
         if self.vectors is not None:
@@ -329,6 +338,11 @@ class Cell:
         several = {"adversary": 5.0, "normal": 1.4 if self.mechanism == "gumbel" else 1.0}
         model = _ENCODER_COSTS[self.encoder] * several.get(self.variant, 1.0)
         return data_set(self.dataset).cost * model
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether it is measured under other seeds of k-means and against the nulls."""
+        return self.variant == "normal" and self.mechanism != "gumbel"
 
     @property
     def base(self) -> Cell | None:

@@ -3,9 +3,123 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 NAN = math.nan
+
+# Every number of the paper that is used here, as printed, by its table, row and column. Sentences
+# about the paper take theirs from here.
+_TABLE_1 = {
+    "SST": (16175, 19, 0.82),
+    "IMDB": (13916, 179, 0.90),
+    "ADR": (8686, 20, 0.86),
+    "20News": (8853, 115, 0.92),
+    "AG News": (14752, 36, 0.96),
+    "Diabetes": (22316, 1858, 0.89),
+    "Anemia": (19743, 2188, 0.91),
+    "bAbI 1": (40, 8, 0.98),
+    "bAbI 2": (40, 67, 0.74),
+    "bAbI 3": (40, 421, 0.57),
+    "SNLI": (20982, 14, 0.78),
+}
+_TABLE_2 = {
+    "SST": (0.71, -0.02),
+    "IMDB": (0.16, -0.01),
+    "AG News": (0.75, -0.07),
+    "ADR": (0.30, 0.00),
+    "20News": (1.32, -0.07),
+    "Anemia": (0.97, -0.01),
+    "Diabetes": (1.23, -0.01),
+    "bAbI 1": (1.70, -0.02),
+    "bAbI 2": (1.22, -0.06),
+    "bAbI 3": (0.66, 0.00),
+    "SNLI": (0.07, -0.05),
+}
+_TABLE_3 = {
+    "SST": (5.25e-4, 0.82, 0.036, 0.316),
+    "IMDB": (8e-4, 0.90, 0.021, 0.482),
+    "AG News": (5e-4, 0.96, 0.009, 0.664),
+    "ADR": (5e-4, 0.87, 0.001, 0.194),
+    "20News": (5e-4, 0.90, 0.037, 0.391),
+    "Anemia": (5e-4, 0.91, 0.020, 0.384),
+    "Diabetes": (2e-4, 0.89, 0.021, 0.464),
+}
+_TABLE_4 = {
+    "SST": (0.04,),
+    "IMDB": (0.08,),
+    "AG News": (0.05,),
+    "ADR": (0.02,),
+    "20News": (0.09,),
+    "Anemia": (0.02,),
+    "Diabetes": (0.05,),
+}
+_TABLE_5 = {
+    "classification": (20, 19, 20, 59, 21, 63),
+    "QA": (6, 6, 8, 20, 9, 27),
+    "NLI": (2, 1, 3, 6, 3, 9),
+}
+_SECTION_5 = {
+    "all encoders": {"additive": 0.80, "deep": 0.74, "dot": 0.45},
+    "bilstm": {"additive": 0.92, "deep": 0.80},
+    "cnn": {"additive": 0.88, "deep": 0.83},
+    "repeats": {"mean difference": 0.02, "largest difference": 0.05},
+}
+_ROWS: dict[str, dict[str, tuple[float, ...]]] = {
+    "Table 1": {**_TABLE_1},
+    "Table 2": {**_TABLE_2},
+    "Table 3": {**_TABLE_3},
+    "Table 4": {**_TABLE_4},
+    "Table 5": {**_TABLE_5},
+}
+_COLUMNS = {
+    "Table 1": ("words", "length", "accuracy"),
+    "Table 2": ("Fix Attn", "Fix Rep"),
+    "Table 3": ("strength", "accuracy", "tvd", "jsd"),
+    "Table 4": ("delta",),
+    "Table 5": ("deep", "dot", "additive", "all", "models of each", "models of all"),
+}
+CELLS: dict[tuple[str, str, str], float] = {
+    (table, row, column): value
+    for table, columns in _COLUMNS.items()
+    for row, values in _ROWS[table].items()
+    for column, value in zip(columns, values, strict=True)
+} | {
+    ("section 5", row, column): value
+    for row, texts in _SECTION_5.items()
+    for column, value in texts.items()
+}
+
+
+def number(table: str, row: str, column: str) -> float:
+    """Look a number of the paper up; NaN where it has none.
+
+    Example:
+        >>> number("Table 2", "SNLI", "Fix Attn"), number("Table 4", "SNLI", "delta")
+        (0.07, nan)
+    """
+    return CELLS.get((table, row, column), NAN)
+
+
+def column(table: str, name: str) -> dict[str, float]:
+    """Give a column of one of the paper's tables, by row.
+
+    Example:
+        >>> max(column("Table 4", "delta").values())
+        0.09
+    """
+    return {row: value for (of, row, own), value in CELLS.items() if (of, own) == (table, name)}
+
+
+def ends(values: Iterable[float], digits: int = 2) -> str:
+    """Write the smallest and the largest of some numbers of the paper: `0.07 to 1.70`.
+
+    Example:
+        >>> ends([0.3, 0.07])
+        '0.07 to 0.30'
+    """
+    numbers = sorted(values)
+    return f"{numbers[0]:.{digits}f} to {numbers[-1]:.{digits}f}"
 
 
 @dataclass(frozen=True)
@@ -30,6 +144,7 @@ class DataSet:
     """A data set of the studies with the paper's numbers for it; NaN where there are none.
 
     Attributes:
+        name: The paper's; empty where it has none.
         accuracy: Test accuracy of BiLSTM with additive attention, table 1.
         delta_fix_attention: Fall of weighted tau with fixed attention, table 2.
         delta_fix_representation: Fall of weighted tau with fixed representations, table 2.
@@ -40,6 +155,7 @@ class DataSet:
         cost: Duration of a model relative to one of SST.
     """
 
+    name: str = ""
     accuracy: float = NAN
     delta_fix_attention: float = NAN
     delta_fix_representation: float = NAN
@@ -49,37 +165,48 @@ class DataSet:
     cost: float = 1.0
 
 
-_IMDB = DataSet(0.90, 0.16, -0.01, Adversary(0.90, 0.021, 0.482, 0.08), strength=8e-4, cost=20.0)
+def _reported(name: str, needed: float = NAN, cost: float = 1.0) -> DataSet:
+    """Collect the paper's numbers for one of its data sets of classification."""
+    accuracy, tvd, jsd = (number("Table 3", name, own) for own in ("accuracy", "tvd", "jsd"))
+    return DataSet(
+        name,
+        number("Table 1", name, "accuracy"),
+        number("Table 2", name, "Fix Attn"),
+        number("Table 2", name, "Fix Rep"),
+        Adversary(accuracy, tvd, jsd, number("Table 4", name, "delta")),
+        strength=number("Table 3", name, "strength"),
+        needed=needed,
+        cost=cost,
+    )
+
 
 # By the name of the preset in `data.presets`. Other presets have no published numbers.
 DATA_SETS = {
-    "sst": DataSet(
-        0.82, 0.71, -0.02, Adversary(0.82, 0.036, 0.316, 0.04),
-        strength=5.25e-4, needed=0.78,
-    ),
-    "imdb": _IMDB,
-    "imdb_5k": replace(_IMDB, cost=3.5),  # a part of IMDB, with the numbers of the whole
-    "ag_news": DataSet(
-        0.96, 0.75, -0.07, Adversary(0.96, 0.009, 0.664, 0.05),
-        strength=5e-4, needed=0.90, cost=0.8,
-    ),
-    "20news_sports": DataSet(
-        0.92, 1.32, -0.07, Adversary(0.90, 0.037, 0.391, 0.09),
-        strength=5e-4, needed=0.85,
-    ),
-    # Posts about drugs, with the numbers of the paper's tweets.
-    "psytar": DataSet(0.86, 0.30, 0.00, Adversary(0.87, 0.001, 0.194, 0.02), strength=5e-4),
-}  # fmt: skip
+    "sst": _reported("SST", needed=0.78),
+    "imdb": _reported("IMDB", cost=20.0),
+    # A part of IMDB, with the numbers of the whole.
+    "imdb_5k": replace(_reported("IMDB"), cost=3.5),
+    "ag_news": _reported("AG News", needed=0.90, cost=0.8),
+    "20news_sports": _reported("20News", needed=0.85),
+    "psytar": _reported("ADR"),  # posts about drugs, with the numbers of the paper's tweets
+}
 
 # Mean weighted tau over the paper's data sets by encoder (empty: all three) and attention.
 MEANS = {
-    ("", "additive"): 0.80, ("", "deep"): 0.74, ("", "dot"): 0.45,
-    ("bilstm", "additive"): 0.92, ("cnn", "additive"): 0.88, ("cnn", "deep"): 0.83,
-    ("bilstm", "deep"): 0.80,
-}  # fmt: skip
+    ("" if encoder == "all encoders" else encoder, attention): value
+    for encoder, values in _SECTION_5.items()
+    if encoder != "repeats"
+    for attention, value in values.items()
+}
 
 # Share of the classification models whose weighted tau Gumbel-softmax does not lower, table 5.
-GUMBEL = {"additive": 20 / 21, "deep": 20 / 21, "dot": 19 / 21, "all": 59 / 63}
+GUMBEL = {
+    attention: number("Table 5", "classification", attention)
+    / number(
+        "Table 5", "classification", "models of all" if attention == "all" else "models of each"
+    )
+    for attention in ("additive", "deep", "dot", "all")
+}
 
 
 def data_set(name: str) -> DataSet:

@@ -13,9 +13,10 @@ from fastattnerase.report import page
 from fastattnerase.report.figures import save as save_figure
 from fastattnerase.report.tables import latex
 from fastattnerase.runs import rundir
-from fastattnerase.studies.wen.claims import Claim, claims
+from fastattnerase.studies.wen.claims import Claim, claims, exceptions
+from fastattnerase.studies.wen.columns import Layout
 from fastattnerase.studies.wen.figures import figures
-from fastattnerase.studies.wen.layout import LAYOUTS, Layout, frames
+from fastattnerase.studies.wen.layout import LAYOUTS, frames
 from fastattnerase.studies.wen.open_points import POINTS
 from fastattnerase.studies.wen.results import PreparedData
 from fastattnerase.studies.wen.rows import CHANCE_RULE, Measured
@@ -26,10 +27,10 @@ with needs("report"):
     import pandas as pd
 
 PAGE = "wen.html"
-CHANCE = " *"  # after a tau that is not different from chance
+CHANCE = " *"  # after a tau that is not different from outputs shuffled
 _CAPTIONS = {
     "figure-2-weighted": "Figure 2 of the paper: weighted tau of every seed, by attention and "
-    "encoder. Hollow: not different from chance.",
+    "encoder. Hollow: not different from outputs shuffled.",
     "figure-2-plain": "The same with plain tau, which does not depend on how skewed attention is.",
     "tau-and-skew": "Both taus against the skew of attention. Where weights are peaked, weighted "
     "tau asks little more than whether the first rank informs most.",
@@ -58,9 +59,9 @@ def build(workspace: Wen, folder: Path) -> Path:
     results = workspace.results()
     if not results:
         raise rundir.RunError(f"{workspace.out} has no finished cell to report on")
-    tables = collect(results, workspace.options, workspace.out)
-    found = claims(tables)
     data = workspace.data()
+    tables = collect(results, workspace.options, workspace.out, data)
+    found = claims(tables)
     titles = {name: about.title for name, about in data.items()}
     for part in ("figures", "tables"):
         (folder / part).mkdir(parents=True, exist_ok=True)
@@ -76,6 +77,7 @@ def build(workspace: Wen, folder: Path) -> Path:
         "wen.html.j2",
         claims=[_claim(claim) for claim in found],
         chance=CHANCE_RULE,
+        exceptions=exceptions(),
         tables=[
             _shown(layout, frame, titles)
             | {"csv": page.embedded(folder / "tables" / f"{layout.name}.csv")}

@@ -8,6 +8,7 @@ from typing import Literal
 
 from fastattnerase.studies.wen import paper
 from fastattnerase.studies.wen.options import ATTENTIONS, Cell
+from fastattnerase.studies.wen.repeats import Repeats
 from fastattnerase.studies.wen.results import CellResult
 
 TauName = Literal["weighted", "weighted_sum", "plain"]
@@ -18,9 +19,10 @@ NOISES: tuple[Noise, ...] = ("noise_off", "noise_on")
 SAME = 1e-9  # a tau that falls by less has not fallen
 FEW_RANKS = 5  # of four, even a tau of 1 has a two-sided p of 2/24
 CHANCE_RULE = (
-    "A tau is not different from chance where fewer than five ranks were measured (of four, even a "
-    "tau of 1 has a two-sided p of 2/24), or where it lies within the 95 % interval of tau with "
-    "outputs shuffled."
+    "“Chance” has outputs shuffled among the instances for its null: that states tell nothing of "
+    "outputs. A tau is chance where it lies within the 95 % interval of tau with outputs shuffled, "
+    "or where fewer than five ranks were measured (of four, even a tau of 1 has a two-sided p of "
+    "2/24). That attention learned the order is another question, with nulls of its own."
 )
 
 # Why a tau, or a pair of taus, decides nothing.
@@ -56,7 +58,8 @@ class Tau:
         corrected: With the Miller-Madow estimate.
         low: Lower end of the 95 % interval with outputs shuffled.
         high: Upper end of that interval.
-        chance: Whether `value` is not different from chance; None where that is not known.
+        chance: Whether `value` is not different from outputs shuffled; None where unknown.
+        repeats: Tau measured again, against other nulls.
     """
 
     value: float = math.nan
@@ -64,6 +67,7 @@ class Tau:
     low: float = math.nan
     high: float = math.nan
     chance: bool | None = None
+    repeats: Repeats = field(default_factory=Repeats)
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,7 @@ class Spread:
     """Tau over the seeds of one kind of model: NaN where all are undefined.
 
     Attributes:
-        chance: Number of seeds whose tau is not different from chance.
+        chance: Number of seeds whose tau is not different from outputs shuffled.
     """
 
     min: float
@@ -202,7 +206,7 @@ class MeanTau:
     Attributes:
         mean: Mean with the plug-in estimate.
         corrected: Mean with the Miller-Madow estimate.
-        chance: Number of models whose tau is not different from chance.
+        chance: Number of models whose tau is not different from outputs shuffled.
     """
 
     mean: float
@@ -313,6 +317,7 @@ class HighestRow:
         ranks: Number of ranks measured of BiLSTM with additive attention.
         weighted: Its weighted tau against the others'.
         plain: Its plain tau against the others'.
+        models: Measurement of each combination of encoder and attention that there is.
     """
 
     dataset: str
@@ -320,6 +325,7 @@ class HighestRow:
     ranks: int | None
     weighted: BestTau
     plain: BestTau
+    models: dict[tuple[str, str], Measured] = field(default_factory=dict)
 
     def tau(self, name: TauName) -> BestTau:
         """Look up one of the two correlations."""

@@ -12,9 +12,20 @@ from typing import TypeVar
 import numpy as np
 
 from fastattnerase import mi
+from fastattnerase.studies.wen.null_tables import (
+    ClusterRow,
+    DataRow,
+    NullRow,
+    RepeatRow,
+    cluster_rows,
+    data_rows,
+    null_rows,
+    repeat_rows,
+)
 from fastattnerase.studies.wen.options import ATTENTIONS, BEST, ENCODERS, Cell, Options
 from fastattnerase.studies.wen.paper import data_set
-from fastattnerase.studies.wen.results import CellResult, Finding
+from fastattnerase.studies.wen.repeats import repeats_of
+from fastattnerase.studies.wen.results import CellResult, Finding, PreparedData
 from fastattnerase.studies.wen.rows import (
     FEW_RANKS,
     NOISES,
@@ -66,6 +77,10 @@ class Tables:
         adversaries: The rows of tables 3 and 4.
         gumbel: Softmax against Gumbel-softmax, model by model.
         table_5: How many models keep tau with Gumbel-softmax.
+        nulls: Learned attention against each null.
+        repeats: How far tau moves with the seed of k-means.
+        clusters: Where the paper's criterion of clusters fails.
+        data: The data sets.
     """
 
     measurements: list[Measured] = field(default_factory=list)
@@ -79,15 +94,25 @@ class Tables:
     adversaries: list[AdversaryRow] = field(default_factory=list)
     gumbel: list[GumbelRow] = field(default_factory=list)
     table_5: list[GumbelCounts] = field(default_factory=list)
+    nulls: list[NullRow] = field(default_factory=list)
+    repeats: list[RepeatRow] = field(default_factory=list)
+    clusters: list[ClusterRow] = field(default_factory=list)
+    data: list[DataRow] = field(default_factory=list)
 
 
-def collect(results: Mapping[Cell, CellResult], options: Options, out: Path) -> Tables:
+def collect(
+    results: Mapping[Cell, CellResult],
+    options: Options,
+    out: Path,
+    data: Mapping[str, PreparedData] | None = None,
+) -> Tables:
     """Make every table from the finished cells of a study.
 
     Args:
         results: what each cell found.
         options: of the study.
         out: the study's folder.
+        data: the prepared data sets, for the table of these.
 
     Returns:
         The tables.
@@ -105,7 +130,9 @@ def collect(results: Mapping[Cell, CellResult], options: Options, out: Path) -> 
             row, curve = _measured(row, found, out)
             measurements.append(row)
             curves += curve
-    return compare(measurements, curves)
+    tables = compare(measurements, curves)
+    accuracy = {row.dataset: row.accuracy for row in tables.accuracy}
+    return dataclasses.replace(tables, data=data_rows(data or {}, accuracy))
 
 
 def compare(measurements: list[Measured], curves: list[RankInformation] | None = None) -> Tables:
@@ -134,6 +161,9 @@ def compare(measurements: list[Measured], curves: list[RankInformation] | None =
         adversaries=_adversaries(measurements, softmax),
         gumbel=gumbel,
         table_5=gumbel_counts(gumbel),
+        nulls=null_rows(softmax, gumbel),
+        repeats=repeat_rows(softmax),
+        clusters=cluster_rows(softmax),
     )
 
 
@@ -156,7 +186,9 @@ def _measured(row: Measured, found: Finding, out: Path) -> tuple[Measured, list[
         found = correlations["plug_in", _STATISTICS[name]]
         value, low, high = found["value"], found["control_low"], found["control_high"]
         corrected = correlations["miller_madow", _STATISTICS[name]]["value"]
-        return Tau(value, corrected, low, high, is_chance(value, low, high, summary.ranks))
+        chance = is_chance(value, low, high, summary.ranks)
+        again = repeats_of(measured.repeats, _STATISTICS[name])
+        return Tau(value, corrected, low, high, chance, again)
 
     row = dataclasses.replace(
         row,
@@ -211,7 +243,7 @@ def mean(values: Iterable[float]) -> float:
 
 
 def _count_chance(rows: Iterable[Measured], name: TauName) -> int:
-    """Count the models whose tau is not different from chance."""
+    """Count the models whose tau is not different from outputs shuffled."""
     return sum(row.tau(name).chance is True for row in rows)
 
 
@@ -320,6 +352,7 @@ def highest_rows(grid: Sequence[Measured]) -> list[HighestRow]:
                 None if best is None else best.ranks,
                 weighted=_best_tau(best, others, "weighted"),
                 plain=_best_tau(best, others, "plain"),
+                models=models,
             )
         )
     return rows

@@ -28,6 +28,7 @@ from fastattnerase.models import (
     save_model,
     train,
 )
+from fastattnerase.models.untrained import with_untrained_attention
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.undrawn import Reporting
@@ -157,6 +158,8 @@ class Wen(Workspace):
             partial(self._state, cell),
             (f"data/{cell.dataset}", *base),
             cost=cell.cost,
+            # A first version drew other weights: such a cell alone is made anew in its folder.
+            renewed=cell.variant == "attention_random",
         )
 
     def _data_state(self, dataset: str) -> dict[str, Any]:
@@ -191,7 +194,9 @@ class Wen(Workspace):
         state = content["state"]
         # Results of the first version name all options, the vectors' folder, and the device beside
         # the options.
-        before = {"device": state.get("device")} | state["options"]
+        # They have one seed of k-means and no nulls.
+        alone = {"kmeans_seeds": 1, "permutations": 0}
+        before = alone | {"device": state.get("device")} | state["options"]
         if before.get("vectors") is not None:
             before["vectors"] = Path(before["vectors"]).name
         changed = [
@@ -390,7 +395,11 @@ class Wen(Workspace):
             shutil.rmtree(run)
         accuracy = evaluate(model, prepared.test).accuracy
         try:
-            mi.run(source, self.options.measurement(cell.variant), run, name=f"{cell.key} {name}")
+            config, untrained = self.options.measurement(cell), None
+            if config.permutations:
+                other = with_untrained_attention(model)
+                untrained = ModelSource(other, prepared.test, prepared.classes, {})
+            mi.run(source, config, run, name=f"{cell.key} {name}", untrained=untrained)
         except mi.MeasurementError as error:
             return Finding(accuracy, None, str(error))
         return Finding(accuracy, run.name, "")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import fields
 from pathlib import Path
 
 from fastattnerase.studies.wen.options import Cell
+from fastattnerase.studies.wen.repeats import Repeats
 from fastattnerase.studies.wen.results import AttentionShape, CellResult, Divergence
 from fastattnerase.studies.wen.rows import Measured, Tau
 
@@ -53,6 +55,7 @@ def measured(row: dict[str, str]) -> Measured:
             number(row[f"{name}_control_low"]),
             number(row[f"{name}_control_high"]),
             CHANCE[row[f"{name}_chance"]],
+            Repeats(*(number(row.get(f"{name}_{own.name}", "")) for own in fields(Repeats))),
         )
         for name in ("weighted", "weighted_sum", "plain")
     }

@@ -104,6 +104,24 @@ def test_tables(finished: Wen) -> None:
     assert row.plain.value == own.correlation("kendall").value
     assert row.plain.corrected == own.correlation("kendall", "miller_madow").value
     assert row.accuracy == normal.accuracy
+    # The normal model is measured against the nulls, special ones are not.
+    assert own.repeats is not None
+    again = own.repeats.set_index(["measurement", "statistic"])["value"]
+    repeats = row.plain.repeats
+    assert repeats.permuted == pytest.approx(again["permuted", "kendall"].mean())
+    assert repeats.untrained == again["untrained", "kendall"]
+    assert repeats.kmeans_low <= row.plain.value <= repeats.kmeans_high
+    for null in tables.nulls:
+        if null.null == "equal":
+            tau = row.tau(null.tau)
+            assert null.difference == pytest.approx(tau.value - tau.repeats.equal)
+            assert (null.models, null.exceeds + null.below <= 1) == (1, True)
+    assert [null.null for null in tables.nulls][:4] == [
+        "permuted", "equal", "untrained", "gumbel_noise",
+    ]  # fmt: skip
+    special = measured["softmax", "attention_trained", "main"]
+    assert np.isnan([special.plain.repeats.permuted, special.plain.repeats.kmeans_low]).all()
+    assert {repeat.dataset for repeat in tables.repeats} == {"all", "sst"}
     assert len(tables.curves) == 12 * 5
     assert [point.plug_in for point in tables.curves[:5]] == own.ranks["plug_in"].tolist()
     assert {fix.reading for fix in tables.table_2} == {
@@ -229,9 +247,12 @@ def test_the_options_that_each_kind_of_unit_uses() -> None:
     assert not {"hidden_size", "activation", "attention_size", "temperature"} & cnn
     random = Options().used(Cell("sst", "bilstm", "additive", "softmax", "normal"))
     assert (random["vectors"], random["embedding_size"]) == (None, 300)
-    # Cells that drew weights ∝ 1/E say nothing of it, so that they are refused.
-    fixed = Cell("sst", "bilstm", "additive", "softmax", "attention_random")
-    assert Options().used(fixed) == random | {"random_weights": "uniform on the simplex"}
+    # Special models are measured once; cells that drew weights ∝ 1/E say nothing of it.
+    repeats = {"kmeans_seeds", "permutations"}
+    fixed = Options().used(Cell("sst", "bilstm", "additive", "softmax", "attention_random"))
+    assert fixed.pop("random_weights") == "uniform on the simplex"
+    assert random.keys() - fixed.keys() == repeats
+    assert not repeats & (every | cnn)
 
 
 def test_a_result_edited_by_hand(finished: Wen, tmp_path: Path) -> None:
@@ -271,9 +292,22 @@ def test_results_of_the_first_version_are_read(finished: Wen, tmp_path: Path) ->
         result["state"] = result["state"] | {"options": every, "device": "cpu"}
         workspace.folder(unit.key).mkdir(parents=True)
         rundir.write_json(workspace.folder(unit.key) / rundir.RESULT, result)
-    assert len(workspace.results()) == 10
-    assert all(unit["done"] for unit in workspace.write_manifest()["units"].values())
-    other = Wen(replace(options, vectors="other.txt"), finished.root, folder)
+    # The one cell that drew weights otherwise is to be made anew.
+    assert len(workspace.results()) == 9
+    units = workspace.write_manifest()["units"]
+    assert [key for key, unit in units.items() if not unit["done"]] == [
+        "cells/sst/bilstm-additive-softmax-attention_random-0"
+    ]
+    for path in folder.rglob(rundir.RESULT):  # they have no nulls and one seed of k-means
+        content = rundir.read_json(path)
+        for name in ("kmeans_seeds", "permutations"):
+            content["state"]["options"].pop(name)
+        rundir.write_json(path, content)
+    plain = replace(options, kmeans_seeds=1, permutations=0)
+    assert len(Wen(plain, finished.root, folder).results()) == 9
+    with pytest.raises(RunError, match="kmeans_seeds is 1 there and 5 here; permutations is 0 the"):
+        workspace.results()
+    other = Wen(replace(plain, vectors="other.txt"), finished.root, folder)
     with pytest.raises(RunError, match=r"vectors is 'vectors.txt' there and 'other.txt' here"):
         other.results()
 

@@ -102,12 +102,17 @@ def test_orders_need_the_means_and_most_cells() -> None:
     weighted, plain, *_ = of_means(grid(taus))
     assert (weighted.agrees, weighted.held, weighted.cases) == ("yes", 4, 4)
     assert (plain.agrees, plain.held, plain.cases) == ("no", 0, 4)
-    assert weighted.here.startswith("means 0.90, 0.80, 0.40; in this order in 4 of 4 cells; mean ±")
+    assert weighted.here.startswith(
+        "means 0.90, 0.80, 0.40; in this order in 4 of 4 cells; 0.7 by "
+    )
+    assert "0.7 by chance, p = 0.00077; mean ±" in weighted.here  # 1/6 to the fourth
+    assert weighted.p_chance == pytest.approx(6**-4)
     assert "additive less deep 0.10 ± 0.00, deep less dot 0.40 ± 0.00" in weighted.here
-    # Two cells of four are not most; the means still agree.
+    # Two cells of four are not most, nor more than chance; the mean lead is below two errors.
     half = taus | {(e, "deep", 0): 0.91 for e in ("cnn", "mlp")}
     weighted, *_ = of_means(grid(half))
-    assert (weighted.agrees, weighted.held, weighted.cases) == ("partly", 2, 4)
+    assert (weighted.agrees, weighted.held, weighted.cases) == ("no", 2, 4)
+    assert weighted.p_chance == pytest.approx((6 * 25 + 4 * 5 + 1) / 6**4)
     # 0.1, 0.1, -0.01, -0.01: mean 0.045, standard error 0.0318
     assert "additive less deep 0.04 ± 0.03" in weighted.here or "0.05 ± 0.03" in weighted.here
     # Most cells, but one far outlier turns the means.
@@ -142,8 +147,8 @@ def test_the_best_combination_needs_the_mean_and_most_cells() -> None:
     assert (weighted.agrees, weighted.held, weighted.cases) == ("yes", 3, 3)
     assert (plain.agrees, plain.held, plain.cases) == ("no", 0, 3)
     assert weighted.here.startswith(
-        "mean 0.89; best other mean 0.79, bilstm with deep, a lead of 0.10; highest in 3 of 3 "
-        "cells, in 0 of these with another"
+        "mean 0.89; best other mean 0.79, bilstm with deep, a lead of 0.10 ± 0.00 over 3 cells; "
+        "highest in 3 of 3 cells, in 0 of these with another; 0.3 by chance, p = 0.0014"
     )
     # A tie is highest; a higher one of few ranks cannot be compared.
     other = taus | {("cnn", "dot", 0): 0.9, ("mlp", "dot", 1): 1.0}

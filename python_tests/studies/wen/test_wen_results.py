@@ -11,6 +11,7 @@ from fastattnerase.studies.wen.claims import claims
 from fastattnerase.studies.wen.layout import frames
 from fastattnerase.studies.wen.rows import is_chance
 from fastattnerase.studies.wen.tables import compare
+from fastattnerase.studies.wen.words import at_least
 
 README = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
 
@@ -52,7 +53,7 @@ def test_chance_in_the_measurements_is_the_rule() -> None:
 def test_the_readme_s_means_and_cells() -> None:
     means, order, highest = table("means"), table("order"), table("highest")
     overall = means[means["encoder"] == "all"]
-    for tau, place in (("weighted", "weighted tau {} (the"), ("plain", "plain tau {}. The")):
+    for tau, place in (("weighted", "weighted tau {} (the"), ("plain", "plain tau {}.")):
         taus = ", ".join(map(number, overall[tau]))
         assert place.format(taus) in README
     assert f"reverses them ({', '.join(map(number, overall['plain_corrected']))})" in README
@@ -69,7 +70,16 @@ def test_the_readme_s_means_and_cells() -> None:
             assert text in README
             assert f"{number(step.mean())} ± {number(error)}" in text
     (a, cells), (b, _) = counts.values()
-    assert f"{a} of {cells} in weighted and {b} of {cells} in plain tau" in README
+    assert f"{a} of {cells} in weighted and {b} of {cells} in plain tau do" in README
+    p = [at_least(int(held), cells, 1 / 6) for held in (a, b)]
+    assert f"(p {p[0]:.0e}), the plain one is not (p {p[1]:.2f})".replace("e-05", "e-5") in README
+    leads = order["weighted_additive"] - order["weighted_deep"]
+    last = leads.idxmax()
+    assert (order.loc[last, ["dataset", "encoder", "seed"]]).tolist() == ["ag_news", "bilstm", 2]
+    assert f"AG News, seed 2, tau {number(order.loc[last, 'weighted_deep'])})" in README
+    assert leads.drop(last).mean() < leads.mean() / 5
+    p = [at_least(held, 11, 1 / 9) for held in (5, 3)]
+    assert f"one of nine (p {p[0]:.3f} and {p[1]:.2f}), so plain" in README
     best = {}
     for tau in ("weighted", "plain"):
         decided = highest[highest[f"{tau}_undecided_reason"].isna()]
@@ -78,6 +88,24 @@ def test_the_readme_s_means_and_cells() -> None:
     assert best == {"weighted": (5, 11, 3), "plain": (3, 11, 3)}
     assert "here it is in 5 of 11 data sets and seeds in weighted tau, 3 of these tied" in README
     assert "and in 3 of 11 in plain tau, all tied" in README
+
+
+def test_the_readme_s_nulls_and_clusters() -> None:
+    nulls = table("nulls").set_index(["null", "tau"])
+    for tau, text in (
+        ("weighted", "{:.0f} of them (mean {} against {}, the difference {} ± {}, sign test p {})"),
+        ("plain", "plain tau in {:.0f} ({} against {}, {} ± {}, p {})"),
+    ):
+        row = nulls.loc[("gumbel_noise", tau)]
+        assert row["models"] == 18
+        numbers = (number(row[n]) for n in ("learned", "null_mean", "difference", "error"))
+        assert text.format(row["exceeds"], *numbers, number(row["p_sign"], 3)) in README
+    clusters = table("clusters").set_index("dataset")
+    whole = clusters.loc["all"]
+    assert f"fails in {whole['failed']} of the {whole['models']} models" in README
+    assert (whole["fewest"], whole["most"]) == (50, 50)
+    assert clusters.loc[["imdb_5k", "ag_news"], "failed"].sum() == 54
+    assert "(in all 54 of IMDB and AG News)" in README
 
 
 def test_the_readme_s_special_models() -> None:
@@ -96,6 +124,16 @@ def test_the_readme_s_special_models() -> None:
     ):
         ends = falls(reading).min(axis=None), falls(reading).max(axis=None)
         assert text.format(*map(number, ends)) in README
+    weight = second.set_index(["dataset", "reading", "setting"])["largest_weight"]
+    sst, news = (
+        {own: weight[name, own, "Fix Attn"] for own in ("random", "parameters", "uniform")}
+        for name in ("sst", "20news_sports")
+    )
+    assert f"weight of {number(sst['random'])} and {number(news['random'])}, nearly" in README
+    assert (
+        f"weight {number(sst['parameters'], 3)}, where uniform is {number(sst['uniform'], 3)}, on "
+        f"SST; {number(news['parameters'], 3)} and {number(news['uniform'], 3)} on 20"
+    ) in README
     weighted, plain = (falls("random")[tau] for tau in taus)
     assert f"plain tau by {number(plain[2])} and {number(plain[9])}, weighted" in README
     assert f"weighted tau by {number(weighted[2])} on SST and {number(weighted[9])} on 20" in README
