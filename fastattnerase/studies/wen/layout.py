@@ -35,6 +35,7 @@ from fastattnerase.studies.wen.rows import (
     SeedsRow,
     TauName,
 )
+from fastattnerase.studies.wen.seed_tables import SEEDS, SEEDS_GUMBEL, over_seeds
 from fastattnerase.studies.wen.tables import Tables
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def frames(tables: Tables, claims: Sequence[Claim]) -> list[tuple[Layout[Any], p
         tables: the rows.
         claims: the statements of the paper, judged by them.
     """
+    spreads = over_seeds(tables)
     pairs: list[tuple[Layout[Any], Sequence[Any]]] = [
         (TABLE_1, tables.data),
         (ACCURACY, tables.accuracy),
@@ -63,6 +65,8 @@ def frames(tables: Tables, claims: Sequence[Claim]) -> list[tuple[Layout[Any], p
         (TABLE_4, tables.adversaries),
         (GUMBEL, tables.gumbel),
         (TABLE_5, tables.table_5),
+        (SEEDS, [row for row in spreads if row.table != "gumbel"]),
+        (SEEDS_GUMBEL, [row for row in spreads if row.table == "gumbel"]),
         (CLAIMS, claims),
         (MEASUREMENTS, tables.measurements),
         (CURVES, tables.curves),
@@ -440,5 +444,5 @@ CLAIMS: Layout[Claim] = Layout(
 
 LAYOUTS: tuple[Layout[Any], ...] = (
     TABLE_1, ACCURACY, MEANS, ORDER, HIGHEST, FIGURE_2, NULLS, REPEATS, CLUSTERS, TABLE_2, TABLE_3,
-    TABLE_4, GUMBEL, TABLE_5, CLAIMS, MEASUREMENTS, CURVES,
+    TABLE_4, GUMBEL, TABLE_5, SEEDS, SEEDS_GUMBEL, CLAIMS, MEASUREMENTS, CURVES,
 )  # fmt: skip
