@@ -14,6 +14,7 @@ from fastattnerase.studies.serrano_smith.result import Result
 # smallest sets save is lost. Fair: nearer to the smallest sets than to a random order.
 GOOD, FAIR = 0.9, 0.5
 CHANCE = 0.05  # of the sign test against a random order
+_FEWEST = 6  # decisions that attention or a random order flips; of fewer no sign test is below that
 # Mean KL of attention from even weights, nats, below which it is called nearly uniform. KL is about
 # half the squared coefficient of variation of the weights: below, they differ by less than a third
 # of 1/n. In the committed study no model lies between 0.04 and 0.09, and those in which the item of
@@ -30,6 +31,7 @@ Grade = Literal[
     "never",
     "worse",
     "chance",
+    "few",
     "good",
     "fair",
     "poor",
@@ -45,8 +47,8 @@ class Judgement:
             erasure are not the model's own. `constant`: all weights of an instance are equal.
             `unknown`: smallest sets are not known. `no_choice`: no decision changes before
             everything is erased. `never`: attention changes none. `worse`, `chance`: a random order
-            needs fewer items, or is not told apart (sign test). `good`, `fair`, `poor`: by the
-            skill, at least 0.9, at least 0.5, less.
+            needs fewer items, or is not told apart (sign test). `few`: too few decisions for a sign
+            test to tell. `good`, `fair`, `poor`: by the skill, at least 0.9, at least 0.5, less.
         judged: instances that some, not all, of their items can flip.
         gap: median over these of items erased by attention over those of the smallest set,
             infinite where it never flips half of them; None where there are none.
@@ -95,7 +97,7 @@ def _grade(result: Result, never: float, skill: float | None) -> Grade:
     if never == 1:
         return "never"
     if pair.p_sign > CHANCE or skill is None:  # all random orders are as good as can be
-        return "chance"
+        return "few" if pair.judged < _FEWEST else "chance"
     if pair.first_smaller < pair.second_smaller:
         return "worse"
     return "good" if skill >= GOOD else "fair" if skill >= FAIR else "poor"

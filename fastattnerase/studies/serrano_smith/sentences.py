@@ -139,9 +139,10 @@ def _scope(result: Result) -> str:
 def _grade(result: Result, found: Judgement) -> str:
     if found.grade == "never":
         return f"{_scope(result)} Erasing by attention flips none of these: other items would."
-    if found.grade in ("worse", "chance"):
+    if found.grade in ("worse", "chance", "few"):
         among = f"{_scope(result)} Among these, erasing by attention {_needs(found)}."
-        return f"{_against_random(result)} {among}"
+        few = "Too few decisions for a verdict. " if found.grade == "few" else ""
+        return f"{few}{_against_random(result)} {among}"
     guide = {
         "good": "a good guide to what decides",
         "fair": "a fair guide, not an optimal one",
@@ -345,7 +346,7 @@ def _sets(result: Result) -> str:
             f" Of the {sets.some:,} decisions that some, not all, items can flip, "
             f"{listed(optimal)} are flipped with no more items than the smallest set."
         )
-    if judge(result).grade in ("worse", "chance", "unknown"):
+    if judge(result).grade in ("worse", "chance", "few", "unknown"):
         return text  # the verdict says it
     return f"{text} {_against_random(result)}".rstrip()
 

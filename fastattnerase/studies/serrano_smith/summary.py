@@ -87,7 +87,7 @@ def _plain(result: Result, found: Judgement, words: _Words) -> str:
             f"No verdict: this attention gives all {items} of a text the same weight, so it points "
             "at none of them."
         )
-    if found.grade in ("unknown", "chance", "worse"):
+    if found.grade in ("unknown", "chance", "few", "worse"):
         return _against_chance(result, found, words)
     if found.grade == "no_choice":
         return (
@@ -122,6 +122,8 @@ def _against_chance(result: Result, found: Judgement, words: _Words) -> str:
     head = {
         "worse": "Attention misleads about what this model decides by",
         "chance": "Attention tells no more than chance what this model decides by",
+        "few": f"Too few {words.instances} to say whether attention tells what this model decides "
+        "by",
         "unknown": "Attention was only compared to chance",
     }[found.grade]
     chance = ", a difference that chance explains" if found.grade == "chance" else ""

@@ -99,16 +99,16 @@ def test_ties_are_no_more_often(finished: Result) -> None:
         "more items than the smallest set." in text
     )
     assert "more often" not in text
-    # As many is no win of either: three of the four that either order flips are ties.
+    # As many is no win of either: 39 of the 40 that either order flips are ties.
     pair = replace(
         finished.pairs["attention", "random"],
-        judged=4, first_smaller=1, second_smaller=0, ties=3, p_sign=1.0,
+        judged=40, first_smaller=1, second_smaller=0, ties=39, p_sign=1.0,
     )  # fmt: skip
     pairs = finished.pairs | {("attention", "random"): pair}
     assert "not told apart" not in words_of(replace(finished, pairs=pairs))  # the verdict says it
     assert sentences.verdict(replace(finished, pairs=pairs)).startswith(
-        "Attention is not told apart from a random order: it needs fewer items in 1 of the 4 "
-        "decisions that either flips, more in 0 and as many in 3 (sign test, p 1)."
+        "Attention is not told apart from a random order: it needs fewer items in 1 of the 40 "
+        "decisions that either flips, more in 0 and as many in 39 (sign test, p 1)."
     )
 
 

@@ -131,6 +131,20 @@ def test_a_sentence_for_a_reader_who_has_not_read_the_paper(
     )
 
 
+def test_too_few_decisions_get_no_verdict(finished: Result) -> None:
+    """With attention better in each of five the sign test is at 2 / 2^5 = 0.0625."""
+    names = ("attention", "random")
+    for judged, p in ((5, 0.0625), (6, 0.03125)):
+        one = made(finished, [1] * judged, source=WORDS, skill=0.95, wins=(judged, 0, p))
+        pairs = one.pairs | {names: replace(one.pairs[names], judged=judged)}
+        one = replace(one, pairs=pairs)
+        [(_, told)], steps = summarise([one])
+        few = judged == 5
+        assert told.startswith("Too few texts to say whether attention tells") == few
+        assert sentences.verdict(one).startswith("Too few decisions for a verdict. ") == few
+        assert not [step for step in steps if step.startswith("Do not show")]
+
+
 def test_items_are_called_as_the_record_calls_them(finished: Result) -> None:
     for source, items in (({"item": "sentences"}, "sentences"), ({"tensors": "x"}, "items")):
         [(_, sentence)] = summarise([made(finished, [1], source=source)]).models
