@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fastattnerase.cli.app import app
 from fastattnerase.cli.inputs import find_run
-from fastattnerase.mi.runs import KIND as MEASURED
+from fastattnerase.mi.config import KIND as MEASURED
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith.config import KIND as ERASED
 from fastattnerase.studies.serrano_smith.result import load

@@ -63,6 +63,19 @@ def test_what_computes_is_imported_when_work_begins() -> None:
     assert {"torch", "numpy"} <= imported_by("info")
 
 
+def test_a_page_of_finished_runs_is_written_without_torch() -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "import fastattnerase.studies.serrano_smith.report\n"
+        "from fastattnerase.cli.inputs import find_run\n"
+        "find_run(Path())\nprint('torch' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "False\n"
+
+
 def test_completion_imports_nothing_that_computes() -> None:
     code = (
         "import sys\nfrom fastattnerase.cli import main\nsys.argv[0] = 'fastattnerase'\n"

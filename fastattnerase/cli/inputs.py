@@ -368,8 +368,7 @@ def find_run(folder: Path, lacking: str = "a report of this kind") -> Path:
     """
     if not folder.exists():
         raise UsageError(f"{folder}: given a folder that is not there, needed a run directory")
-    from fastattnerase.mi.runs import KIND, TABLES
-    from fastattnerase.models.saved import DESCRIPTION
+    from fastattnerase.mi.config import KIND, TABLES
     from fastattnerase.runs.rundir import RESULT, RUN, RunError, read_json
     from fastattnerase.studies.serrano_smith.config import KIND as ERASED
 
@@ -394,7 +393,7 @@ def find_run(folder: Path, lacking: str = "a report of this kind") -> Path:
             f"{folder} is a folder of `reproduce`; its report is {folder / 'report' / pages[0]}"
             + (f", its runs are {', '.join(inside)}" if inside else "")
         )
-    if not (runs or measured) and (folder / DESCRIPTION).is_file():
+    if not (runs or measured) and (folder / "model.json").is_file():
         raise RunError(
             f"{folder} holds a model and no run; make one with "
             f"`fastattnerase erase --model {shlex.quote(str(folder))}`"

@@ -31,6 +31,7 @@ def report(
             show_default=False,
         ),
     ] = None,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Write figures as PDF, too.")] = False,
 ) -> None:
     """Write one HTML page on one run or several side by side, with figures and tables as files."""
     from fastattnerase.studies.serrano_smith.result import load
@@ -38,14 +39,14 @@ def report(
     stages = Stages({LOADING: 1.0} | REPORT_COSTS)
     with stages:
         results = [load(find_run(run)) for run in tracked(runs, len(runs), LOADING, stages)]
-    page = write_report(results, out_folder or results[0].folder / "report", stages)
+    page = write_report(results, out_folder or results[0].folder / "report", stages, pdf)
     out.print(str(page.resolve()), soft_wrap=True)
 
 
-def write_report(results: list[Result], folder: Path, stages: Stages) -> Path:
+def write_report(results: list[Result], folder: Path, stages: Stages, pdf: bool = False) -> Path:
     """Write the report on runs into a folder; give the page."""
     from fastattnerase.runs.lock import alone
     from fastattnerase.studies.serrano_smith.report import build
 
     with alone(folder), stages:
-        return build(results, folder, stages)
+        return build(results, folder, stages, pdf=pdf)

@@ -11,6 +11,8 @@ from fastattnerase.fields import wrong_choices
 Algorithm = Literal["full", "mini_batch"]
 Search = Literal["largest", "smallest"]
 Exclude = Literal["masked", "zero_weight", "none"]
+KIND = "mutual_information"  # of a run, in its record
+TABLES = ("ranks", "correlations", "outputs", "instances")
 CANDIDATES = (50, 75, 100, 150, 200)
 
 # The stages of a measurement, for who watches, and how long they take against each other.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastattnerase as fae
-from fastattnerase.mi.config import RANKING, Config
+from fastattnerase.mi.config import KIND, RANKING, TABLES, Config
 from fastattnerase.mi.measurement import Measurement, Summary, measure
 from fastattnerase.mi.nulls import repeat_measurement
 from fastattnerase.runs import rundir
@@ -24,8 +24,6 @@ from fastattnerase.sources import Source
 from fastattnerase.statistics.shares import disagrees
 
 Ints = NDArray[np.int64]
-KIND = "mutual_information"
-TABLES = ("ranks", "correlations", "outputs", "instances")
 REPEATS = "repeats"  # the table of repeats, which runs of the first version lack
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -14,29 +13,21 @@ import fastattnerase as fae
 from fastattnerase.choices import BackendName
 from fastattnerase.report.heatmap import MINIMAL, HeatMap, Order
 from fastattnerase.runs import rundir
-from fastattnerase.runs.records import read_record, to_json
+from fastattnerase.runs.records import to_json
 from fastattnerase.sources import Chunk, Source
 from fastattnerase.statistics.attention import attention_weights
 from fastattnerase.studies.serrano_smith.config import SINGLE_RANKINGS, Config
 from fastattnerase.studies.serrano_smith.counted import choosable
+from fastattnerase.studies.serrano_smith.documents import DOCUMENTS, KEPT, Documents, known
 from fastattnerase.studies.serrano_smith.erasure import as_ints
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns
-from fastattnerase.studies.serrano_smith.result import Exhibit, Result
+from fastattnerase.studies.serrano_smith.result import Exhibit
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DOCUMENTS = "documents.json"  # beside result.json; runs of earlier versions lack it
-KEPT = 60  # documents at most, where no more exhibits are asked for
 _EXHIBIT_ITEMS = 250  # longer documents are not shown
 _DIGITS = 5  # of probabilities
-
-
-@dataclass(frozen=True)
-class _Documents:
-    """What documents.json holds: those of the exhibits first."""
-
-    documents: tuple[HeatMap, ...]
 
 
 def choose(source: Source, config: Config, folder: Path) -> tuple[Exhibit, ...]:
@@ -73,56 +64,9 @@ def choose(source: Source, config: Config, folder: Path) -> tuple[Exhibit, ...]:
             return ()
         kept += _erase(chunk, config, rows[len(kept) :])
     if kept:
-        rundir.write_json(folder / DOCUMENTS, to_json(_Documents(tuple(kept))), indent=None)
+        rundir.write_json(folder / DOCUMENTS, to_json(Documents(tuple(kept))), indent=None)
     ids = read_columns(folder, "instances", ["row", "id"]).set_index("row")["id"]
     return tuple(_exhibit(one, int(ids[one.row])) for one in kept[: len(exhibits)])
-
-
-def documents(result: Result) -> tuple[HeatMap, ...]:
-    """Read the documents that a run keeps; of an earlier version's run, what it says of exhibits.
-
-    Args:
-        result: a finished run.
-
-    Returns:
-        The documents, the exhibits first.
-
-    Raises:
-        RunError: the file is damaged.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from fastattnerase.studies.serrano_smith.exhibits import documents
-        >>> from fastattnerase.studies.serrano_smith.result import load
-        >>> [one.items for one in documents(load(Path("run")))]  # doctest: +SKIP
-    """
-    path = result.folder / DOCUMENTS
-    if path.is_file():
-        return read_record(_Documents, rundir.read_json(path), path).documents
-    if not result.exhibits:
-        return ()
-    table = result.table("instances", ["row", "probabilities"]).set_index("row")["probabilities"]
-    flips = read_columns(result.folder, "multi", ["row", "flip_label"], MINIMAL)
-    smallest = flips.set_index("row")["flip_label"]  # without rows where there is no smallest set
-    return tuple(
-        HeatMap(
-            row=one.row,
-            items=one.items,
-            weights=one.weights,
-            label=one.label,
-            probability=float(table[one.row][one.label]),
-            gold=_known(one.gold),
-            orders=(
-                # Only the items that attention erases until the decision changes were kept.
-                Order("attention", one.erased, one.first_flip, one.flip_label),
-                *(
-                    Order(MINIMAL, one.minimal, one.minimal_size, int(label))
-                    for label in smallest[smallest.index == one.row]
-                ),
-            ),
-        )
-        for one in result.exhibits
-    )
 
 
 def _evenly(table: pd.DataFrame, count: int) -> list[int]:
@@ -175,7 +119,7 @@ def _erase(chunk: Chunk, config: Config, rows: list[int]) -> Iterator[HeatMap]:
             weights=tuple(round(float(a), 6) for a in weights[span]),
             label=label,
             probability=round(float(probabilities[b, label]), _DIGITS),
-            gold=None if chunk.gold is None else _known(int(chunk.gold[b])),
+            gold=None if chunk.gold is None else known(int(chunk.gold[b])),
             orders=tuple(
                 Order(
                     ranking=name,
@@ -195,11 +139,6 @@ def _erase(chunk: Chunk, config: Config, rows: list[int]) -> Iterator[HeatMap]:
 
 def _rounded(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(round(float(value), _DIGITS) for value in values)
-
-
-def _known(label: int | None) -> int | None:
-    """A label of the data; -1 is none."""
-    return None if label is None or label < 0 else label
 
 
 def _exhibit(one: HeatMap, number: int) -> Exhibit:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastattnerase.extras import needs
-from fastattnerase.problem import RankingKind
-from fastattnerase.rankings import resolve
-from fastattnerase.rankings.base import ByKey
 from fastattnerase.studies.serrano_smith.config import ASCENDING, SINGLE_RANKINGS, Config
 
 with needs("text"):
@@ -125,6 +122,11 @@ def ranked(config: Config) -> list[str]:
 
 def scored(config: Config) -> list[str]:
     """Name the rankings that sort by a number of each item: others choose step by step, or draw."""
+    # Pages read these tables without torch.
+    from fastattnerase.problem import RankingKind
+    from fastattnerase.rankings import resolve
+    from fastattnerase.rankings.base import ByKey
+
     return [
         name
         for name in (*SINGLE_RANKINGS, *config.rankings)

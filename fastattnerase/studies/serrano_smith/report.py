@@ -30,7 +30,7 @@ from fastattnerase.studies.serrano_smith.config import (
     SINGLE_RANKINGS,
     WRITING,
 )
-from fastattnerase.studies.serrano_smith.exhibits import KEPT, documents
+from fastattnerase.studies.serrano_smith.documents import KEPT, documents
 from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange
 from fastattnerase.studies.serrano_smith.result import Result
@@ -93,6 +93,7 @@ def build(
     folder: Path,
     report: Report = silent,
     of_seeds: Sequence[Result] = (),
+    pdf: bool = True,
 ) -> Path:
     """Write a report on one run or several, side by side.
 
@@ -103,6 +104,7 @@ def build(
         report: told how many figures are drawn and tables written, of how many.
         of_seeds: the runs that `results` join, where these are of several seeds each; for rows of
             their own in the tables.
+        pdf: whether figures are written as PDF, too, which takes a fifth of the time.
 
     Returns:
         The page's path.
@@ -126,7 +128,7 @@ def build(
     for part in ("figures", "tables", "paper"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     count = len(figures.FIGURES) * (1 + len(results)) + len(_CAPTIONS)
-    drawn = _Drawn(partial(report, DRAWING), count)
+    drawn = _Drawn(partial(report, DRAWING), count, pdf)
     for name, draw in figures.FIGURES.items():
         drawn.save(figures.side_by_side(draw, results), folder / "figures" / name)
     grid = arrange(results)
@@ -219,17 +221,20 @@ class _Drawn:
     Args:
         report: told how many figures are drawn, of how many.
         count: of the figures.
+        pdf: whether they are saved as PDF, too.
     """
 
-    def __init__(self, report: Callable[[int, int], None], count: int) -> None:
+    def __init__(self, report: Callable[[int, int], None], count: int, pdf: bool) -> None:
         self._report = report
         self._count = count
+        self._pdf = pdf
         self._done = 0
         self._saved: dict[Figure, Path] = {}
         report(0, count)
 
     def save(self, figure: Figure, path: Path, kinds: Sequence[str] = FORMATS) -> None:
         """Save a figure; one that was saved under another name is copied."""
+        kinds = [kind for kind in kinds if self._pdf or kind != "pdf"]
         before = self._saved.setdefault(figure, path)
         if before == path:
             save_figure(figure, path, kinds)

@@ -28,7 +28,7 @@ from fastattnerase.studies.serrano_smith.config import (
     TABLES,
     Config,
 )
-from fastattnerase.studies.serrano_smith.exhibits import DOCUMENTS
+from fastattnerase.studies.serrano_smith.documents import DOCUMENTS
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns, schemas
 from fastattnerase.studies.serrano_smith.result import (
     Aggregates,

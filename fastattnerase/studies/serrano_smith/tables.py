@@ -14,7 +14,6 @@ from fastattnerase.studies.serrano_smith.counted import Spread
 from fastattnerase.studies.serrano_smith.findings import Finding, findings
 from fastattnerase.studies.serrano_smith.grid import Grid, arrange, without_single_sentences
 from fastattnerase.studies.serrano_smith.paper_claims import over_half
-from fastattnerase.studies.serrano_smith.presets import published_accuracy
 from fastattnerase.studies.serrano_smith.records import Architecture, architecture
 from fastattnerase.studies.serrano_smith.result import Pair, Result
 
@@ -336,6 +335,9 @@ def _accuracy_rows(grid: Grid, corpus: str, models: list[str]) -> Iterator[dict[
         parts = architecture(result)
         if about is None or parts is None:
             continue
+        # Presets bring torch, which pages of other corpora do without.
+        from fastattnerase.studies.serrano_smith.presets import published_accuracy
+
         published = published_accuracy(about, parts.kind, parts.encoder)
         if published is not None:
             paper |= {"Dataset": f"{about} (paper)", model: published}

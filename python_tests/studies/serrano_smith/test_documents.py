@@ -15,9 +15,9 @@ from studies.serrano_smith.hand_made import HandMade
 
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk
-from fastattnerase.studies.serrano_smith import exhibits, experiment, report
+from fastattnerase.studies.serrano_smith import experiment, report
 from fastattnerase.studies.serrano_smith.config import Config
-from fastattnerase.studies.serrano_smith.exhibits import KEPT, documents
+from fastattnerase.studies.serrano_smith.documents import DOCUMENTS, KEPT, documents
 from fastattnerase.studies.serrano_smith.result import Result
 
 FAST = Config(resamples=5, exhibits=2)
@@ -98,7 +98,7 @@ def test_no_documents_where_none_are_asked_for_or_there_is_no_text(tmp_path: Pat
     for name, source, config in (("a", HandMade(), none), ("b", Silent(), FAST)):
         run = experiment.run(source, config, tmp_path / name, name="x")
         assert documents(run) == ()
-        assert not (run.folder / exhibits.DOCUMENTS).exists()
+        assert not (run.folder / DOCUMENTS).exists()
         text = report.build([run], tmp_path / f"{name}-report").read_text(encoding="utf-8")
         assert "The run holds no text" in text
 
@@ -128,7 +128,7 @@ def test_the_page_shows_the_numbers_of_the_run(result: Result, tmp_path: Path) -
 
 def test_a_run_of_an_earlier_version_shows_what_it_has(tmp_path: Path) -> None:
     run = experiment.run(HandMade(), FAST, tmp_path / "run", name="x")
-    (run.folder / exhibits.DOCUMENTS).unlink()
+    (run.folder / DOCUMENTS).unlink()
     kept = documents(run)
     assert [one.row for one in kept] == [exhibit.row for exhibit in run.exhibits]
     for one, exhibit in zip(kept, run.exhibits, strict=True):
@@ -147,7 +147,7 @@ def test_a_run_of_an_earlier_version_shows_what_it_has(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     run = experiment.run(HandMade(), FAST, tmp_path, name="x")
-    (tmp_path / exhibits.DOCUMENTS).write_text('{"documents": [{"row": 1}]}')
+    (tmp_path / DOCUMENTS).write_text('{"documents": [{"row": 1}]}')
     with pytest.raises(RunError, match=r"documents\.json is damaged: it lacks 'items'"):
         documents(run)
 
