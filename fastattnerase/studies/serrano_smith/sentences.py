@@ -399,12 +399,15 @@ def _why_not(result: Result) -> str:
         "erasure can flip them, and that needs items that speak for another class."
     )
     sets = counts.smallest_set
-    if sets.known:
-        text += (
-            f" No set of items at all changes the decision of {sets.none:,} instances, and "
-            f"nothing less than everything that of {sets.everything:,}."
-        )
+    if sets.none:
+        text += f" No set of items at all changes {_decisions(sets.none)}."
+    if sets.everything:
+        text += f" Nothing less than everything changes {_decisions(sets.everything)}."
     return text
+
+
+def _decisions(count: int) -> str:
+    return f"{count:,} decision{'' if count == 1 else 's'}"
 
 
 def _singles(result: Result) -> str:
