@@ -76,6 +76,10 @@ class Bootstrap:
         """Give the bootstrap of a part of the rows, `[N]`: a sample that holds these alone."""
         return self
 
+    def forget(self) -> None:
+        """Drop the resamples that are kept; they are drawn again where they are wanted again."""
+        self._kept.clear()
+
     def summarise(self, sample: Floats) -> dict[str, Estimate]:
         """Describe a sample in which NaN means "does not apply".
 

@@ -80,6 +80,7 @@ def findings(grid: Grid) -> list[Finding]:
     for (corpus, model), result in sound.items():
         of_run = _of_run(corpus, model, result, levels[result.folder])
         found += (finding._replace(attention=skew(result)) for finding in of_run)
+        levels[result.folder].forget()
     for corpus in grid.corpora:
         found += _of_encoders(grid, corpus, levels)
     found = _corrected(found)

@@ -19,6 +19,7 @@ with needs("text"):
     import pandas as pd
 
 _FINER = 10  # times as many resamples as for intervals: corrected for many tests, levels get larger
+_COUNTS = 1 << 27  # of the instances of all resamples: as many as a bootstrap keeps
 
 
 class Levels:
@@ -43,14 +44,19 @@ class Levels:
         self._medians: dict[str, Floats] = {}
         config = result.run.config
         excluded = result.table("instances", ["excluded"])["excluded"].to_numpy()
+        most = _COUNTS // max(1, len(excluded))
         # All seeds of a study erase from the same documents.
         seeds = np.split(excluded == "", max(1, len(result.seeds)))
         self._bootstrap = SeedBootstrap(
             [int(analysed.sum()) for analysed in seeds],
             seed=config.seed,
-            resamples=_FINER * config.resamples,
+            resamples=max(config.resamples, min(_FINER * config.resamples, most)),
             confidence=config.confidence,
         )
+
+    def forget(self) -> None:
+        """Drop the resamples, which are large; the medians that were asked for stay."""
+        self._bootstrap.forget()
 
     def median(self, ranking: str, other: str, beside: Levels | None = None) -> float | None:
         """Compare the median fractions of two rankings, what never flips beyond every fraction.

@@ -288,3 +288,6 @@ def test_levels_are_those_of_the_comparisons(joined: Result, results: list[Resul
     larger = single["others_larger_share"].to_numpy()
     assert levels.negative(0.1) == two.against(larger - 0.1, 0.0).p
     assert Levels(of_model[0]).median("random", "attention", levels) is not None
+    before = levels.neither()
+    levels.forget()
+    assert levels.neither() == before  # drawn again
