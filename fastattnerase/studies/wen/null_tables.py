@@ -13,7 +13,15 @@ from fastattnerase.studies.wen import paper
 from fastattnerase.studies.wen.columns import Layout, same
 from fastattnerase.studies.wen.results import PreparedData
 from fastattnerase.studies.wen.rows import SAME, TAUS, GumbelRow, Measured, TauName
+from fastattnerase.studies.wen.words import number
 
+# In sentences, by the name in tables.
+_WORDS = {
+    "permuted": "weights permuted within each instance, outputs recomputed",
+    "equal": "the outputs of equal weights",
+    "untrained": "untrained attention",
+    "gumbel_noise": "Gumbel noise on equal scores",
+}
 # What stands for attention that learned nothing, by the name in tables.
 _NULLS: dict[str, Callable[[Measured, TauName], float]] = {
     "permuted": lambda row, tau: row.tau(tau).repeats.permuted,
@@ -51,6 +59,17 @@ class NullRow:
     difference: float
     error: float
     p_sign: float
+
+    @property
+    def sentence(self) -> str:
+        """Say in how many models learned attention exceeds this null, and by how much."""
+        error = "" if math.isnan(self.error) else f" ± {number(self.error)}"
+        return (
+            f"With learned attention {self.tau} tau is higher than with {_WORDS[self.null]} in "
+            f"{self.exceeds} of {self.models} models and lower in {self.below}: mean "
+            f"{number(self.learned)} against {number(self.null_mean)}, a difference of "
+            f"{number(self.difference)}{error}, sign test p = {self.p_sign:.2g}."
+        )
 
 
 def null_rows(softmax: Sequence[Measured], gumbel: Sequence[GumbelRow]) -> list[NullRow]:

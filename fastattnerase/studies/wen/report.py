@@ -78,6 +78,7 @@ def build(workspace: Wen, folder: Path) -> Path:
         claims=[_claim(claim) for claim in found],
         chance=CHANCE_RULE,
         exceptions=exceptions(),
+        nulls=[row.sentence for row in tables.nulls],
         tables=[
             _shown(layout, frame, titles)
             | {"csv": page.embedded(folder / "tables" / f"{layout.name}.csv")}

@@ -56,6 +56,14 @@ def test_page_figures_and_tables(study: tuple[Path, Path]) -> None:
     report = out / "report"
     page = (report / "wen.html").read_text(encoding="utf-8")
     assert "10 of 10 cells are finished" in page
+    # Learned attention is set against each null, in words.
+    for null in (
+        "weights permuted within",
+        "the outputs of equal",
+        "untrained att",
+        "Gumbel noise",
+    ):
+        assert f"<li>With learned attention weighted tau is higher than with {null}" in page
     # Weighted tau never stands alone, and the confound is said.
     assert "Weighted tau, the paper’s statistic, depends on how skewed attention is" in page
     assert "That alone gives a positive tau" in page
