@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastattnerase.extras import needs
 from fastattnerase.report.figures import PANEL, STYLE, add_legend, fitted, letters
@@ -20,6 +21,7 @@ from fastattnerase.studies.serrano_smith.result import Result
 with needs("report"):
     import matplotlib as mpl
     from matplotlib.axes import Axes
+    from matplotlib.cbook import boxplot_stats
     from matplotlib.figure import Figure
 
 NAMES = {
@@ -52,6 +54,7 @@ _OWN = (
     ("#6a3d9a", (0, (3, 1, 1, 1, 1, 1))),
 )
 _SLANTED = 22  # letters of a slanted label
+NEVER = 1.12  # the height of what never flips, beyond every fraction
 _DIGIT = 0.026  # a digit of a tick's label, as a share of a panel's axis
 _MANY = 3000  # more marks than this are drawn as pixels, also in vector formats
 
@@ -79,27 +82,30 @@ def draw_fractions(axes: Axes, result: Result) -> None:
     """Draw the fractions of items removed before the first flip as box plots.
 
     A box per ranking: quartiles, whiskers to the last point within 1.5 interquartile ranges,
-    points beyond. Instances that never flip are left out for each ranking separately; `n` counts
-    those that are in.
+    points beyond. Instances that never flip are in every box, on a level of their own beyond 1;
+    above each box stands which share they are.
 
     Args:
         axes: where to draw.
         result: a finished run.
 
     Source:
-        Serrano and Smith 2019, figure 5; the smallest set is ours.
+        Serrano and Smith 2019, figure 5, which leaves them out; the smallest set is ours.
     """
-    table = result.fractions()
+    table = result.table("multi", ["ranking", "first_flip", "fraction"])
     rankings = {r: look for r, look in looks(result).items() if (table["ranking"] == r).any()}
     many = len(rankings) > len(NAMES)  # side by side labels would run into one another
     labels = []
     for place, (ranking, look) in enumerate(rankings.items()):
         of_ranking = table[table["ranking"] == ranking]
-        fractions = of_ranking["fraction"].dropna().to_numpy()
+        flips = (of_ranking["first_flip"] > 0).to_numpy()
         colour = look.colour
-        if len(fractions):
-            parts = axes.boxplot(
-                fractions,
+        if len(flips):
+            [box] = boxplot_stats(np.where(flips, of_ranking["fraction"], NEVER))
+            for quartile in ("q1", "med", "q3"):  # between a fraction and never is never
+                box[quartile] = NEVER if box[quartile] > 1 else box[quartile]
+            parts = axes.bxp(
+                [box],
                 positions=[place],
                 widths=0.62,
                 patch_artist=True,
@@ -116,23 +122,32 @@ def draw_fractions(axes: Axes, result: Result) -> None:
                 },
             )
             for marks in parts["fliers"]:
-                marks.set_rasterized(len(fractions) > _MANY)
-        n = f"n={len(fractions):,}"
+                marks.set_rasterized(len(flips) > _MANY)
+        never = _never(flips)
         if many:
-            labels.append(f"{fitted(look.name, _SLANTED, 1)}, {n}")
+            labels.append(f"{fitted(look.name, _SLANTED, 1)}, {never}")
         else:  # the last space becomes a line break
             labels.append("\n".join(look.name.rsplit(" ", 1)))
-            axes.text(place, 1.045, n, ha="center", fontsize=7.6, color="#565e68")
-    ticks = range(len(rankings))
+            axes.text(place, 1.19, never, ha="center", fontsize=7.6, color="#565e68")
+    places = range(len(rankings))
     if many:
-        axes.set_xticks(ticks, labels, fontsize=8, rotation=35, ha="right", rotation_mode="anchor")
+        axes.set_xticks(places, labels, fontsize=8, rotation=35, ha="right", rotation_mode="anchor")
     else:
-        axes.set_xticks(ticks, labels, fontsize=8.6)
+        axes.set_xticks(places, labels, fontsize=8.6)
     axes.set_xlim(-0.6, len(rankings) - 0.4)
-    axes.set_ylim(-0.02, 1.12)
-    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.set_ylim(-0.02, 1.27)
+    ticks = [0, 0.25, 0.5, 0.75, 1]
+    axes.set_yticks([*ticks, NEVER], [*(f"{tick:.2f}" for tick in ticks), "never"])
     axes.set_ylabel("Fraction erased at first flip")
     axes.grid(False, axis="x")
+
+
+def _never(flips: NDArray[np.bool_]) -> str:
+    """Write the share that never flips, all or none only where it is; empty without instances."""
+    if not len(flips):
+        return ""
+    share = 100 * float(1 - flips.mean())
+    return f"{share if share in (0, 100) else min(max(share, 1), 99):.0f} %"
 
 
 def draw_divergences(axes: Axes, result: Result) -> None:

@@ -14,7 +14,7 @@ from fastattnerase.report.figures import STYLE, add_legend, fitted, letters, pla
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.statistics.shares import wilson
 from fastattnerase.studies.serrano_smith.config import CELLS, LEAST_DIFFERENCE, RULES
-from fastattnerase.studies.serrano_smith.figures import COLOURS, fill, looks
+from fastattnerase.studies.serrano_smith.figures import COLOURS, NEVER, fill, looks
 from fastattnerase.studies.serrano_smith.grid import Grid, places
 from fastattnerase.studies.serrano_smith.result import Result
 
@@ -27,7 +27,6 @@ with needs("report"):
 
 _BINS = 10  # of Δα
 _MARKERS = {"random": "s", "attention": "o", "gradient": "^", "product": "D", "minimal": "*"}
-_NEVER = 1.12  # where a median is drawn that is among what never flips
 _OWN_MARKERS = "vPXphd"  # of rankings of one's own, in turn
 _RULE_COLOURS = {"different": "#0072b2", "uniform": "#009e73", "legacy": "#c43c00"}
 
@@ -261,13 +260,13 @@ def _dots(
                 range(len(models)), [labels[model] for model in models], rotation=20, fontsize=7.5
             )
             axis.set_xlim(-0.6, max(len(models), 1) - 0.4)
-            axis.set_ylim(-0.03, _NEVER + 0.04 if never else 1.03)
+            axis.set_ylim(-0.03, NEVER + 0.04 if never else 1.03)
             axis.grid(False, axis="x")
             axis.set_title(title)
         axes[0].set_ylabel(fitted(label, letters(2.2, 9.5)))
         if never:
             ticks = [0, 0.25, 0.5, 0.75, 1]
-            axes[0].set_yticks([*ticks, _NEVER], [*(f"{tick:g}" for tick in ticks), "never"])
+            axes[0].set_yticks([*ticks, NEVER], [*(f"{tick:g}" for tick in ticks), "never"])
         if shown:
             order = [key for key in keys if key in shown]
             place_legend(
@@ -290,7 +289,7 @@ def _interval(
 ) -> Any:
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return None
-    value, low, high = np.minimum([estimate.value, estimate.low, estimate.high], _NEVER)
+    value, low, high = np.minimum([estimate.value, estimate.low, estimate.high], NEVER)
     axes.vlines(x, low, high, color=colour, linewidth=1.4)
     (drawn,) = axes.plot(
         x, value, marker=marker, color=colour, markersize=5, linestyle="none", label=label

@@ -48,7 +48,7 @@ _PANELS = 4  # models at most that the page begins with a panel for each of
 _WIDE = 1100  # pixels from which on a picture is as wide as the page
 _LABELS = {
     "fractions": "Box plots of the fraction of items erased at the first decision flip, a box for "
-    "each ranking.",
+    "each ranking; instances that it never flips are beyond everything.",
     "divergences": "Scatter plot of the difference in output divergence against the difference in "
     "attention.",
     "gaps": "Cumulative distribution of items erased as a multiple of the smallest flipping set, "
