@@ -177,13 +177,20 @@ def test_more_epochs_go_on(tmp_path: Path) -> None:
     assert "went on after 2 finished epochs" in invoke(*train, 3).stdout
     saved = json.loads((tmp_path / "model" / "model.json").read_text())
     assert (saved["train"]["epochs"], saved["metadata"]["epochs"]) == (3, 3)
+    erase = ("erase", "--model", tmp_path / "model", "--resamples", 10, "--device", "cpu")
+    invoke(*erase)
+    invoke(*train, 4)
+    assert one_line(*erase).endswith(
+        "holds a run with another source (the model, as by more training, or its data have changed "
+        "since); choose another directory (--out) or delete it"
+    )
     data.unlink()  # what does not go on is refused before data are read
     checkpoint = tmp_path / "model" / "checkpoint"
     for options, difference in (
-        (("--epochs", 2), "train.epochs is 3 there and 2 here"),
+        (("--epochs", 2), "train.epochs is 4 there and 2 here"),
         (("--hidden-size", 8), "model.hidden_size is 4 there and 8 here"),
     ):
-        assert one_line(*train, 3, *options) == (
+        assert one_line(*train, 4, *options) == (
             f"error: {checkpoint} holds a training with another configuration: {difference}. "
             f"Choose another directory, or delete {checkpoint} to train anew"
         )

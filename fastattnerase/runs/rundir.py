@@ -165,6 +165,8 @@ def begin(folder: Path, state: Mapping[str, Any], *, name: str, about: Mapping[s
 
 def _difference(key: str, there: Any, here: Any) -> str:
     """Name what differs between two records, the options of a configuration one by one."""
+    if key == "source" and isinstance(there, Mapping) and "hash" in there and "hash" in here:
+        return "source (the model, as by more training, or its data have changed since)"
     if key != "config" or not isinstance(there, Mapping):
         return key
     options = [
