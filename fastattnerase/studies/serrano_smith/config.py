@@ -62,9 +62,10 @@ class Config:
             place and text, attention, scores, what erasing it alone does, whether it is in the
             smallest set, and its rank in every ranking.
         never_flips: What the table `multi` says of the fraction and mass of an instance that a
-            ranking never flips, where first_flip is -1. `left_out` (NaN) and `minus_one` (-1, as
-            the published code) stay out of summaries and figures; `one` (1) counts as erased
-            wholly.
+            ranking never flips, where first_flip is -1: `left_out` (NaN), `minus_one` (-1, as the
+            published code) or `one` (1, erased wholly). The first two stay out of what follows the
+            paper's convention; in all other numbers they are beyond every fraction, whatever this
+            is.
         backend: Backend of the engine: auto, or a name that `fastattnerase info` prints.
         resamples: Resamples of the bootstrap.
         confidence: Confidence of the intervals.

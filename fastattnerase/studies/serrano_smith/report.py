@@ -271,6 +271,7 @@ def _model(
         "counts": result.counts,
         "multi": result.multi,
         "uniform": result.uniform,
+        "skew": sentences.skew(result),
         "single": result.single,
         "pairs": result.pairs.values(),
         "plain": plain,

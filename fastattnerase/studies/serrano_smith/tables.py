@@ -126,9 +126,8 @@ def _model(result: Result) -> dict[str, Any]:
         "near_ties": counts.near_ties,
         "compared_with_model": counts.compared_with_model,
         "label_differs_from_model": counts.label_differs_from_model,
-        **_flat("uniform_kl_mean", result.uniform.kl.mean),
+        **_skew(result),
         **_flat("uniform_js_mean", result.uniform.js.mean),
-        **_flat("largest_weight_mean", result.uniform.largest.mean),
         **_flat("attention_gap_median", result.multi["attention"].counted.gap.median),
         **_flat("attention_skill", result.multi["attention"].counted.skill.overall),
     }
@@ -152,14 +151,15 @@ def _multi(result: Result) -> Iterator[dict[str, Any]]:
         row |= _spread("common_fraction", record.common)
         row["over_half"], row["all_over_half"] = over_half(result, record.ranking)
         if record.ranking == "attention":
-            row |= _flat("uniform_kl_mean", result.uniform.kl.mean)
-            row |= _flat("largest_weight_mean", result.uniform.largest.mean)
+            row |= _skew(result)
         yield row
 
 
 def _single(result: Result) -> Iterator[dict[str, Any]]:
     for record in result.single.values():
         row: dict[str, Any] = {"ranking": record.ranking, "instances": record.instances}
+        if record.ranking == "attention":
+            row |= _skew(result)
         row |= _flat("negative_delta_js", record.negative_delta_js)
         row |= _flat("expected_negative", record.expected_negative)
         row |= _flat("any_item_flips", record.share_any_item_flips)
@@ -176,6 +176,12 @@ def _over_all(result: Result, test: Paired, p_mcnemar: float, p_sign: float) -> 
     if len(result.seeds) > 1:
         return test._replace(p_mcnemar=p_mcnemar, p_sign=p_sign, exact=False)
     return test
+
+
+def _skew(result: Result) -> dict[str, float | None]:
+    """Say beside numbers of attention how far it is from even."""
+    kl, largest = result.uniform.kl.mean, result.uniform.largest.mean
+    return _flat("uniform_kl_mean", kl) | _flat("largest_weight_mean", largest)
 
 
 def _test(test: Paired) -> dict[str, Any]:
