@@ -81,7 +81,7 @@ def _read(args: Sequence[Any]) -> tuple[Problem, int, str]:
 def _sweep(*args: Any) -> list[Tensor]:
     problem, wants, backend = _read(args)
     chosen = choose(backend, problem.values.device.type, problem)
-    _log("sweep", chosen.name, problem, "head_weight")
+    _log("sweep", chosen.name, problem, "attention", "head_weight")
     results = _allocate(problem, wants)
     chosen.sweep(problem, as_outputs(results, wants))
     return results
@@ -107,7 +107,7 @@ def _pooled_prefixes(*args: Any) -> Tensor:
     *inputs, _, backend = args
     problem = PooledProblem(*inputs)
     chosen = choose(backend, problem.values.device.type)
-    _log("pooled_prefixes", chosen.name, problem, "order")
+    _log("pooled_prefixes", chosen.name, problem, "attention", "order")
     pooled = _pooled_prefixes_fake(*args)
     chosen.pooled_prefixes(problem, pooled)
     return pooled
@@ -124,6 +124,7 @@ def _reweigh(*args: Any) -> Tensor:
     values, offsets, head_weight, head_bias, weights, backend, validate = args
     problem = ReweighedProblem(values, offsets, head_weight, head_bias, weights, validate)
     choose(backend, problem.values.device.type)  # refuses one that cannot run here
+    _log("reweigh", REFERENCE.name, problem, "weights", "head_weight")
     logits = _reweigh_fake(*args)
     REFERENCE.reweigh(problem, logits)  # the one that has it
     return logits
@@ -137,10 +138,12 @@ def _reweigh_fake(*args: Any) -> Tensor:
     return logits
 
 
-def _log(op: str, backend: str, problem: Problem | PooledProblem, last: str) -> None:
+def _log(
+    op: str, backend: str, problem: Problem | PooledProblem | ReweighedProblem, *names: str
+) -> None:
     """Log a call with the shapes and dtypes of its largest tensors, where that is asked for."""
     if LOG.isEnabledFor(logging.DEBUG):
-        tensors = {name: getattr(problem, name) for name in ("values", "attention", last)}
+        tensors = {name: getattr(problem, name) for name in ("values", *names)}
         shown = ", ".join(f"{name} {t.dtype} {list(t.shape)}" for name, t in tensors.items())
         LOG.debug("%s on %s (%s): %s", op, backend, problem.values.device, shown)
 
