@@ -17,7 +17,7 @@ from fastattnerase.studies.wen.words import number
 
 # In sentences, by the name in tables.
 _WORDS = {
-    "permuted": "weights permuted within each instance, outputs recomputed",
+    "permuted": "weights permuted within each instance (outputs recomputed)",
     "equal": "the outputs of equal weights",
     "untrained": "untrained attention",
     "gumbel_noise": "Gumbel noise on equal scores",
@@ -136,12 +136,16 @@ class RepeatRow:
     @property
     def paper_difference(self) -> float:
         """The paper's mean absolute difference of weighted tau between repeats of a seed."""
-        return paper.number("section 5", "repeats", "mean difference")
+        return self._reported("mean difference")
 
     @property
     def paper_largest(self) -> float:
-        """The paper's largest difference, on AG News."""
-        return paper.number("section 5", "repeats", "largest difference")
+        """The paper's largest difference, of weighted tau on AG News."""
+        return self._reported("largest difference")
+
+    def _reported(self, name: str) -> float:
+        """Give the paper's number; of plain tau it has none."""
+        return paper.number("section 5", "repeats", name) if self.tau == "weighted" else math.nan
 
 
 def repeat_rows(grid: Sequence[Measured]) -> list[RepeatRow]:
