@@ -18,7 +18,7 @@ from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.serrano_smith.counted import with_never
 from fastattnerase.studies.serrano_smith.result import Result, load
-from fastattnerase.studies.serrano_smith.sentences import median_fraction
+from fastattnerase.studies.serrano_smith.sentences import median_fraction, typical_gap
 from fastattnerase.studies.serrano_smith.tables import tables
 
 NAN, INF = float("nan"), float("inf")
@@ -83,6 +83,20 @@ def test_never_is_told_in_instances_whatever_the_number_of_orders(drawn: list[Re
         table = result.table("multi", ["ranking", "first_flip"])
         never = table[(table["ranking"] == "random") & (table["first_flip"] < 0)]
         assert multi.loc["random", "never"] == len(never) / ORDERS
+
+
+def test_attention_over_smallest_set_has_one_definition(drawn: list[Result]) -> None:
+    """The table's column and the page's are the median over what a part of the items can flip."""
+    models = tables(drawn)["models"].set_index("model")
+    for result in drawn:
+        told = models.loc[result.run.name, "attention_gap_median"]
+        gaps = result.gaps("attention")
+        if len(gaps):
+            assert told == typical_gap(result, "attention") == float(np.median(gaps))
+    single = tables(drawn[-1:])["single_weight"].set_index("ranking")
+    skew = drawn[-1].uniform
+    assert single.loc["attention", "uniform_kl_mean"] == skew.kl.mean.value
+    assert single.loc["attention", "largest_weight_mean"] == skew.largest.mean.value
 
 
 def test_skill_is_that_of_the_tables(drawn: list[Result]) -> None:
