@@ -3,6 +3,8 @@
 
 #include "cpu/simd/register.h"
 
+#if defined(__aarch64__)
+
 namespace fae::cpu {
 namespace {
 namespace native {
@@ -29,3 +31,5 @@ FAE_INLINE std::uint32_t mask_bits(Register<std::int64_t, 16> m) { return signs(
 }  // namespace native
 }  // namespace
 }  // namespace fae::cpu
+
+#endif

@@ -5,12 +5,9 @@
 // Names and meanings are those of Highway where it has the operation. `N` is the number of lanes.
 #pragma once
 
-#include "cpu/simd/register.h"
-#if defined(__x86_64__)
-#include "cpu/simd/x86.h"
-#elif defined(__aarch64__)
 #include "cpu/simd/arm.h"
-#endif
+#include "cpu/simd/register.h"
+#include "cpu/simd/x86.h"
 
 namespace fae::cpu {
 namespace {

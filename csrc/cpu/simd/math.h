@@ -99,7 +99,7 @@ constexpr Exp2Table kExp2Table = [] {
 // 2^x for |x| <= 126 in float, relative error below 2e-7: x = n + j / 32 + r, |r| <= 1/64, from
 // adding a number so large that its last bit is worth 1/32. A table gives 2^(j / 32), an addition
 // to the exponent 2^n, and a polynomial of least error, 5.3e-8 relative, 2^r. Without a table
-// x = n + r, |r| <= 1/2, and the polynomial is off by 2e-9.
+// x = n + r, |r| <= 1/2, and the polynomial, exact at 0, is off by 9.2e-8.
 template <int N>
 FAE_INLINE Vec<float, N> Exp2Near(Vec<float, N> x) {
   using V = Vec<float, N>;
@@ -114,8 +114,8 @@ FAE_INLINE Vec<float, N> Exp2Near(Vec<float, N> x) {
     const V slope = MulAdd(r, Set<V>(2.40224746e-1f), Set<V>(6.93157343e-1f));
     return MulAdd(power * r, slope, power);
   } else {
-    constexpr float kPower[] = {1.0f,           6.93147206e-1f, 2.40226469e-1f, 5.55032878e-2f,
-                                9.61848896e-3f, 1.33999312e-3f, 1.53458119e-4f};
+    constexpr float kPower[] = {1.0f,           6.93146978e-1f, 2.40222421e-1f,
+                                5.55073374e-2f, 9.67151265e-3f, 1.32647271e-3f};
     const V large = Set<V>(0x1.8p23f);
     const V y = x + large;
     const V power = Polynomial(x - (y - large), kPower);

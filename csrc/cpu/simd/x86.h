@@ -5,6 +5,8 @@
 
 #include "cpu/simd/register.h"
 
+#if defined(__x86_64__)
+
 namespace fae::cpu {
 namespace {
 namespace native {
@@ -186,3 +188,5 @@ FAE_PARTS(__mmask8, U8, std::uint64_t, 8, epi64)
 }  // namespace native
 }  // namespace
 }  // namespace fae::cpu
+
+#endif
