@@ -79,29 +79,29 @@ using Items = Vec<float, kItems>;
 // Accumulators at once, beside four features, the norms and a weight.
 constexpr int kMostAtOnce = Target::kRegisters / Items::kParts - 6;
 
-// Four features, or `count` of them and zeros, of a block's rows: column k of the result has
-// feature k of every row. `quarter[l]` is where lane 4 l reads.
+// Four features of a block's rows: column k of the result has feature k of every row. `quarter[l]`
+// is where lane 4 l reads.
 FAE_INLINE void load_columns(const char* const (&quarter)[kQuarters], std::int64_t stride,
-                             std::int64_t triple, std::int64_t count, Items (&x)[4]) {
-  const auto piece = [&](int lane) __attribute__((always_inline)) {
-    const std::int64_t offset = lane % 4 == 3 ? triple : lane % 4 * stride;
-    return reinterpret_cast<const float*>(quarter[lane / 4] + offset);
-  };
+                             std::int64_t triple, Items (&x)[4]) {
   Items r[4];
-  if (__builtin_expect(count >= 4, 1)) {
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      r[j] = LoadQuarters<Items>([&](int q) { return piece(4 * q + j); });
-    }
-  } else {
-    alignas(64) float part[4][kItems];
-    for (int lane = 0; lane < kItems; ++lane) {
-      const float* from = reinterpret_cast<const float*>(quarter[lane / 4] + lane % 4 * stride);
-      for (int k = 0; k < 4; ++k) part[lane % 4][lane / 4 * 4 + k] = k < count ? from[k] : 0;
-    }
-    for (int j = 0; j < 4; ++j) r[j] = Load<Items>(part[j]);
+  for (int j = 0; j < 4; ++j) {
+    const std::int64_t offset = j == 3 ? triple : j * stride;
+    r[j] = LoadQuarters<Items>(
+        [&](int q) { return reinterpret_cast<const float*>(quarter[q] + offset); });
   }
   TransposeQuarters(r, x);
+}
+// The same of the last `count` features, fewer than four, and zeros.
+inline __attribute__((noinline)) void load_last_columns(const char* const (&quarter)[kQuarters],
+                                                        std::int64_t stride, std::int64_t count,
+                                                        Items (&x)[4]) {
+  alignas(64) float feature[4][kItems] = {};
+  for (int lane = 0; lane < kItems; ++lane) {
+    const float* from = reinterpret_cast<const float*>(quarter[lane / 4] + lane % 4 * stride);
+    for (std::int64_t k = 0; k < count; ++k) feature[k][lane] = from[k];
+  }
+  for (int k = 0; k < 4; ++k) x[k] = Load<Items>(feature[k]);
 }
 
 FAE_INLINE Items weight_at(const float* weight) {
@@ -133,20 +133,7 @@ FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t 
     const char* const to = ahead + kPages + 4 * kItems * span;
     touch_pages(ahead + kPages, to < rows.end ? to : rows.end);
   }
-  for (std::int64_t d = 0; d < span; d += 4) {
-    if (kFirst) {
-      const char* const near = short_rows ? ahead : quarter[d / 4 % kQuarters] + 128;
-#pragma GCC unroll 4
-      for (int line = 0; line < kQuarters; ++line) {
-        __builtin_prefetch(ahead + kFar + 64 * line, 0, 2);
-        __builtin_prefetch(near + (line == 3 ? near_triple : line * near_stride), 0, 3);
-      }
-      ahead += 64 * kQuarters;
-    }
-    Items x[4];
-    load_columns(quarter, rows.stride, triple, span - d, x);
-#pragma GCC unroll 4
-    for (int l = 0; l < kQuarters; ++l) quarter[l] += 16;
+  const auto add = [&](const Items(&x)[4]) __attribute__((always_inline)) {
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
 #pragma GCC unroll 16
@@ -160,6 +147,27 @@ FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t 
       norm2 = MulAdd(largest, largest, norm2);
     }
     weights += 4 * kPitch * kWeightCopies;
+  };
+  Items x[4];
+  std::int64_t d = 0;
+  for (; d + 4 <= span; d += 4) {
+    if (kFirst) {
+      const char* const near = short_rows ? ahead : quarter[d / 4 % kQuarters] + 128;
+#pragma GCC unroll 4
+      for (int line = 0; line < kQuarters; ++line) {
+        __builtin_prefetch(ahead + kFar + 64 * line, 0, 2);
+        __builtin_prefetch(near + (line == 3 ? near_triple : line * near_stride), 0, 3);
+      }
+      ahead += 64 * kQuarters;
+    }
+    load_columns(quarter, rows.stride, triple, x);
+#pragma GCC unroll 4
+    for (int l = 0; l < kQuarters; ++l) quarter[l] += 16;
+    add(x);
+  }
+  if (d < span) {
+    load_last_columns(quarter, rows.stride, span - d, x);
+    add(x);
   }
 }
 
