@@ -19,9 +19,9 @@ not_run() {  # what; .ci/run collects these in a file and shows them at its end
   if [ -n "${FASTATTNERASE_TEST_NOT_RUN:-}" ]; then echo "$1" >> "$FASTATTNERASE_TEST_NOT_RUN"; fi
 }
 
-native() {  # name, sanitizers: the native test
+native() {  # name, sanitizers, targets (all where empty): the native test
   cmake -S python_tests/native -B "build/sanitize-$1" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-    -DFASTATTNERASE_SANITIZE="$2" > /dev/null
+    -DFASTATTNERASE_SANITIZE="$2" -DFASTATTNERASE_CPU_TARGETS="$3" > /dev/null
   cmake --build "build/sanitize-$1" -j "$jobs" > /dev/null
   echo "native test, -fsanitize=$2"
   "build/sanitize-$1/stress" | tee "build/sanitize-$1/said"
@@ -29,9 +29,10 @@ native() {  # name, sanitizers: the native test
     < <(grep '^not run: ' "build/sanitize-$1/said" || true)
 }
 
-native thread thread
+native thread thread plain  # what threads share is shared out by code that all targets have
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-native address "address;undefined"
+native address "address;undefined" ""
+not_run "sanitizers: the stack of csrc/cpu/targets/*.cpp, compiled unwatched"
 if [ "$short" = 1 ]; then
   not_run "sanitizers: the Python extension (make sanitize)"
   exit 0
