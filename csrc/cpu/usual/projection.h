@@ -179,15 +179,21 @@ struct Projection {
   float* norm2;      // [pitch] squared norm of each item, or null
 };
 
-// A block's rows as floats, of a block with fewer items the last one again and again.
+// A block's rows as floats; zeros in the rows that a block with fewer items lacks.
 inline __attribute__((noinline)) void convert_rows(const SweepParams& p, std::int64_t first,
                                                    std::int64_t valid, std::int64_t d,
                                                    std::int64_t span, float* converted) {
-  for (std::int64_t lane = 0; lane < kItems; ++lane) {
-    const std::int64_t item = first + (lane < valid ? lane : valid - 1);
-    load_elements(p.values, p.values_dtype, item * p.values_stride_t + d, 1, span,
-                  converted + lane * kMaxSpan);
+  for (std::int64_t lane = 0; lane < valid; ++lane) {
+    const std::int64_t at = (first + lane) * p.values_stride_t + d;
+    float* const to = converted + lane * kMaxSpan;
+    if (p.values_dtype == kFloat32) {
+      memcpy(to, static_cast<const float*>(p.values) + at, span * sizeof *to);
+    } else {
+      load_elements(p.values, p.values_dtype, at, 1, span, to);
+    }
   }
+  const std::int64_t lacking = (kItems - valid) * kMaxSpan;
+  memset(converted + valid * kMaxSpan, 0, lacking * sizeof *converted);
 }
 
 // Contributions to S classes from `c` on of K, of one block of up to kItems items.
