@@ -123,7 +123,7 @@ def settle(figure: Figure) -> None:
     The layout is most of what drawing a small figure takes, and matplotlib makes it anew for each
     file.
     """
-    FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     engine = figure.get_layout_engine()
     if engine is None:
         return
@@ -131,6 +131,7 @@ def settle(figure: Figure) -> None:
         engine.execute(figure)
         figure.set_layout_engine("none")
         for axes in figure.axes:
+            axes.get_tightbbox(canvas.get_renderer())  # places labels where panels now are
             # In inches, for resolutions differ; a label that is placed looks for no ticks.
             x, y = axes.xaxis.label.get_position()
             below = blended_transform_factory(axes.transAxes, figure.dpi_scale_trans)
