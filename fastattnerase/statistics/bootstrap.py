@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Counts = NDArray[np.unsignedinteger[Any]]
 SUMMARY = ("share", "mean", "q1", "median", "q3")
+_QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
 
 _CHUNK = 1 << 19  # counts that are worked on at a time: what they become fits into a cache
 _KEPT = 1 << 27  # counts that are kept for other samples of the same size; more are drawn again
@@ -207,14 +208,15 @@ class Bootstrap:
             yield counts.astype(np.uint8)
 
 
-def describer(sample: Floats) -> Callable[[Counts], Floats]:
+def describer(sample: Floats, statistics: Sequence[str] = SUMMARY) -> Callable[[Counts], Floats]:
     """Make the function that describes a sample, as `SUMMARY` names it, in resamples.
 
     Args:
         sample: `[N]` or `[N, K]` float64, NaN for "does not apply".
+        statistics: those of `SUMMARY` that are wanted, S of them; quartiles take longest.
 
     Returns:
-        From how often each row counts, `[C, N]`, to the statistics, `[C, 5]`.
+        From how often each row counts, `[C, N]`, to the statistics, `[C, S]`.
 
     Example:
         >>> import numpy as np
@@ -230,7 +232,7 @@ def describer(sample: Floats) -> Callable[[Counts], Floats]:
 
     def describe(counts: Counts) -> Floats:
         size = columns.shape[1] * counts.sum(axis=1, dtype=np.int64)  # [C]
-        return _describe(values, counts.take(instance, axis=1), size)
+        return _describe(values, counts.take(instance, axis=1), size, statistics)
 
     return describe
 
@@ -266,42 +268,58 @@ def between(low: Floats, high: Floats, share: Floats) -> Floats:
     return np.where(endless, np.where(share == 0, low, infinite), found)
 
 
-def _describe(values: Floats, times: Counts, size: NDArray[np.int64]) -> Floats:
-    """Compute share, mean and quartiles of values that count several times.
+def _describe(
+    values: Floats, times: Counts, size: NDArray[np.int64], statistics: Sequence[str]
+) -> Floats:
+    """Compute share, mean and quartiles, or some of them, of values that count several times.
 
     Args:
         values: `[M]`, ascending.
         times: `[C, M]`, how often each counts.
         size: `[C]`, of the whole sample, with what does not apply.
+        statistics: what to compute, S names of `SUMMARY`.
 
     Returns:
-        `[C, 5]`, as `SUMMARY` names them; NaN where no value counts.
+        `[C, S]`; NaN where no value counts, but for the share.
     """
-    found = np.full((len(times), len(SUMMARY)), np.nan)
-    found[:, 0] = 0.0
-    if len(values) == 0:
-        return found
+    found = {name: np.full(len(times), 0.0 if name == "share" else np.nan) for name in SUMMARY}
+    if len(values):
+        _fill(found, values, times, size, [name for name in _QUARTILES if name in statistics])
+    return np.stack([found[name] for name in statistics], axis=1)
+
+
+def _fill(
+    found: Mapping[str, Floats],
+    values: Floats,
+    times: Counts,
+    size: NDArray[np.int64],
+    quartiles: Sequence[str],
+) -> None:
+    """Write share, mean and the wanted quartiles where a value counts; see `_describe`."""
     begins = np.arange(0, len(values), _BLOCK)
     ends = np.add.reduceat(times, begins, axis=1, dtype=np.int64).cumsum(axis=1)  # [C, blocks]
     number = ends[:, -1]  # values, each as often as it counts
     some = number > 0
     times, ends, number = times[some], ends[some], number[some]
 
-    found[some, 0] = number / size[some]
-    found[some, 1] = _sums(values, times) / number
-    place = np.array([0.25, 0.5, 0.75]) * (number[:, None] - 1)  # [C, 3]
+    found["share"][some] = number / size[some]
+    found["mean"][some] = _sums(values, times) / number
+    if not quartiles:
+        return
+    place = np.array([_QUARTILES[name] for name in quartiles]) * (number[:, None] - 1)  # [C, Q]
     below = place.astype(np.int64)
     # Places, 0 for the smallest value; from each find the block, and in the block the value.
-    places = np.concatenate([below, np.minimum(below + 1, number[:, None] - 1)], axis=1)  # [C, 6]
+    places = np.concatenate([below, np.minimum(below + 1, number[:, None] - 1)], axis=1)  # [C, 2Q]
     rows = np.arange(len(places))[:, None]
-    block = (ends[:, None, :] <= places[:, :, None]).sum(axis=2)  # [C, 6]
+    block = (ends[:, None, :] <= places[:, :, None]).sum(axis=2)  # [C, 2Q]
     before = np.where(block > 0, ends[rows, block - 1], 0)
-    inside = begins[block][:, :, None] + np.arange(_BLOCK)  # [C, 6, block]
+    inside = begins[block][:, :, None] + np.arange(_BLOCK)  # [C, 2Q, block]
     counts = times[rows[:, :, None], np.minimum(inside, len(values) - 1)]
     reached = before[:, :, None] + counts.cumsum(axis=2, dtype=np.int64)
-    at = values[begins[block] + (reached <= places[:, :, None]).sum(axis=2)]  # [C, 6]
-    found[some, 2:] = between(at[:, :3], at[:, 3:], place - below)
-    return found
+    at = values[begins[block] + (reached <= places[:, :, None]).sum(axis=2)]  # [C, 2Q]
+    middle = between(at[:, : len(quartiles)], at[:, len(quartiles) :], place - below)
+    for name, value in zip(quartiles, middle.T, strict=True):
+        found[name][some] = value
 
 
 def _sums(values: Floats, times: Counts) -> Floats:

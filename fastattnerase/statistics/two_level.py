@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastattnerase.statistics.bootstrap import (
-    SUMMARY,
     UNDEFINED,
     Bootstrap,
     Counts,
@@ -164,8 +163,8 @@ class SeedBootstrap(Bootstrap):
 
     def values(self, sample: Floats, statistic: Statistic) -> Floats:
         """Compute a statistic of a sample and of its resamples, `[1 + R]`, the sample's first."""
-        place, describe = SUMMARY.index(statistic), describer(sample)
-        return np.concatenate([describe(counts)[:, place] for counts in self._with_sample()])
+        describe = describer(sample, (statistic,))
+        return np.concatenate([describe(counts)[:, 0] for counts in self._with_sample()])
 
     def compared(self, values: Floats, null: float) -> Comparison:
         """Compare the sample's value with a number; `values` are those of `values`, `[1 + R]`."""
