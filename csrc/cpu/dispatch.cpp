@@ -15,8 +15,8 @@ struct Offer {
   bool runs;
 };
 
-// Whether AVX2 and the fused multiply-add are there, or nobody asks for them.
-bool runs_avx2() {
+// Whether AVX2 and the fused multiply-add are there; a build of other targets does not ask.
+[[maybe_unused]] bool runs_avx2() {
 #if defined(__x86_64__)
   // The compiler's run-time support asks CPUID and, through XGETBV, the operating system.
   __builtin_cpu_init();

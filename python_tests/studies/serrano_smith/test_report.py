@@ -402,8 +402,8 @@ def in_browser(page: Path, script: str, folder: Path, width: int) -> Any:
 
 
 @needs_browser
-def test_a_phone_does_not_scroll_sideways(tmp_path: Path) -> None:
-    """Names of models without a space, in a frame as wide as a phone."""
+def test_no_page_scrolls_sideways(tmp_path: Path) -> None:
+    """Names of models without a space, in a frame as wide as a phone or a desktop."""
     names = ["averylongnameofamodel" * 5, "another/very_long-name.of.a.model" * 3]
     results = [
         experiment.run(HandMade(), FAST, tmp_path / str(i), name=name)
@@ -411,8 +411,9 @@ def test_a_phone_does_not_scroll_sideways(tmp_path: Path) -> None:
     ]
     page = build(results, tmp_path / "report")
     script = "return [root.scrollWidth, root.clientWidth];"
-    inner, outer = in_browser(page, script, tmp_path, 360)
-    assert inner <= outer
+    for width in (360, 1280):
+        inner, outer = in_browser(page, script, tmp_path, width)
+        assert inner <= outer, width
 
 
 @needs_browser
