@@ -16,7 +16,7 @@ from fastattnerase.studies.wen import paper
 from fastattnerase.studies.wen.claims import claims, exceptions
 from fastattnerase.studies.wen.tables import compare
 
-SHARED = Path(os.environ.get("FASTATTNERASE_SHARED", Path(__file__).parents[3] / "shared"))
+SHARED = Path(os.environ.get("FASTATTNERASE_SHARED", Path(__file__).parents[4] / "shared"))
 PAPER = SHARED / "papers" / "002_5efe73a96e11624d.txt"
 
 
