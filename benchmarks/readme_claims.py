@@ -17,7 +17,7 @@ from typing import Any
 
 from harness import duration, markdown, quantity
 from problems import SETS
-from run import SWEEP
+from run import COMPILED, SWEEP, TORCH
 
 RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parents[1] / "README.md"
@@ -42,6 +42,11 @@ def cpu_block(results: dict[str, Any]) -> list[str]:
         sweep = one.get((name, SWEEP))
         if sweep is None:
             continue
+        torch = [
+            row["seconds"]
+            for what in (TORCH, COMPILED)
+            if (row := one.get((name, what))) and row["seconds"] is not None
+        ]
         faster = sweep["seconds"] / two[name]["seconds"] if name in two else None
         rows.append(
             [
@@ -49,7 +54,7 @@ def cpu_block(results: dict[str, Any]) -> list[str]:
                 duration(sweep["seconds"]),
                 quantity(sweep["prefixes_per_second"]),
                 factor(sweep.get("ratio_to_loop")),
-                factor(sweep.get("ratio_to_torch")),
+                factor(min(torch) / sweep["seconds"] if torch else None),
                 factor(faster),
             ]
         )

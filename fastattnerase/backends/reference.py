@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from fastattnerase.backends.reference_sweep import sweep
 from fastattnerase.problem import Outputs, PooledProblem, Problem, ReweighedProblem
 from fastattnerase.reference.pooled import pooled_prefixes
 from fastattnerase.reference.reweighed import reweighed
+
+P = TypeVar("P", Problem, PooledProblem, ReweighedProblem)
 
 
 class ReferenceBackend:
@@ -31,17 +34,7 @@ class ReferenceBackend:
 
     def sweep(self, problem: Problem, out: Outputs) -> None:
         """Fill every wanted result."""
-        on_cpu = replace(
-            problem,
-            values=problem.values.cpu(),
-            offsets=problem.offsets.cpu(),
-            attention=problem.attention.cpu(),
-            head_weight=problem.head_weight.cpu(),
-            head_bias=problem.head_bias.cpu(),
-            ids=problem.ids.cpu(),
-            orders=tuple(order.cpu() for order in problem.orders),
-            keys=tuple(keys.cpu() for keys in problem.keys),
-        )
+        on_cpu = _on_cpu(problem)
         if problem.validate:
             check_contents(on_cpu)
         results = copy(out)
@@ -54,32 +47,31 @@ class ReferenceBackend:
 
     def pooled_prefixes(self, problem: PooledProblem, pooled: Tensor) -> None:
         """Fill `pooled` [M, H, D] with the averages over the survivors."""
-        on_cpu = replace(
-            problem,
-            values=problem.values.cpu(),
-            offsets=problem.offsets.cpu(),
-            attention=problem.attention.cpu(),
-            order=problem.order.cpu(),
-        )
+        on_cpu = _on_cpu(problem)
         result = torch.empty_like(pooled, device="cpu")
         pooled_prefixes(on_cpu, result)
         pooled.copy_(result)
 
     def reweigh(self, problem: ReweighedProblem, logits: Tensor) -> None:
         """Fill `logits` [R, B, C] with those of other weights."""
-        on_cpu = replace(
-            problem,
-            values=problem.values.cpu(),
-            offsets=problem.offsets.cpu(),
-            head_weight=problem.head_weight.cpu(),
-            head_bias=problem.head_bias.cpu(),
-            weights=problem.weights.cpu(),
-        )
+        on_cpu = _on_cpu(problem)
         if problem.validate:
             check_weights(on_cpu)
         result = torch.empty_like(logits, device="cpu")
         reweighed(on_cpu, result)
         logits.copy_(result)
+
+
+def _on_cpu(problem: P) -> P:
+    """Bring all tensors of a record, also those in tuples, to the CPU."""
+    moved: dict[str, Any] = {}
+    for field in fields(problem):
+        value = getattr(problem, field.name)
+        if isinstance(value, Tensor):
+            moved[field.name] = value.cpu()
+        elif isinstance(value, tuple):
+            moved[field.name] = tuple(v.cpu() if isinstance(v, Tensor) else v for v in value)
+    return replace(problem, **moved)
 
 
 BACKEND = ReferenceBackend()
