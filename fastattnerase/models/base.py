@@ -161,7 +161,36 @@ class AttentionClassifier(nn.Module, ABC):
         Returns:
             The logits, and what the last attention layer saw.
         """
-        words = self.embedding_dropout(self.embedding(batch.token_ids))  # [T, E]
+        return self.from_embeddings(self.embed(batch), batch)
+
+    def embed(self, batch: DocumentBatch) -> Tensor:
+        """Look up the word embeddings of documents, before any dropout.
+
+        Args:
+            batch: documents, on the model's device.
+
+        Returns:
+            `[T, E]`, float32, packed.
+
+        Example:
+            >>> words = model.embed(batch).detach().requires_grad_()  # doctest: +SKIP
+            >>> output = model.from_embeddings(words, batch)  # doctest: +SKIP
+        """
+        words: Tensor = self.embedding(batch.token_ids)  # [T, E]
+        return words
+
+    def from_embeddings(self, words: Tensor, batch: DocumentBatch) -> ModelOutput:
+        """Classify documents whose word embeddings are given: what `forward` does after `embed`.
+
+        Args:
+            words: `[T, E]`, float32, packed: those of `embed`, or others in their place, such as
+                a saliency method's.
+            batch: the documents, which give lengths, ids and whatever else a kind of model reads.
+
+        Returns:
+            The logits, and what the last attention layer saw.
+        """
+        words = self.embedding_dropout(words)  # [T, E]
         vectors, values, scores, weights, lengths = self._attend(words, batch)
         if self.config.dropout_style == "code":
             logits = self.output_dropout(self.classifier(vectors))  # [B, C]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
@@ -190,3 +191,23 @@ def test_streaming_leaves_modes_random_state_and_batches_alone(
         model.classifier.weight.zero_()
     assert first.head_weight is not None
     assert first.head_weight.abs().sum() > 0
+
+
+@pytest.mark.parametrize("kind", ["flan", "han", "sequence"])
+@pytest.mark.parametrize("style", ["paper", "code"])
+def test_forward_is_embeddings_and_what_follows(
+    kind: str, style: Literal["paper", "code"], vocabulary: Vocabulary, make_dataset: MakeDataset
+) -> None:
+    """The two halves give `forward`'s numbers to the bit, dropout included."""
+    config = ModelConfig(
+        kind=kind, encoder="rnn", embedding_size=6, hidden_size=4, dropout_style=style
+    )
+    model = build_model(config, vocabulary, 3).train()
+    batch = collate(make_dataset(6, lengths=LENGTHS).documents)
+    torch.manual_seed(3)
+    whole = model(batch)
+    words = model.embed(batch)  # [T, E]
+    assert words.equal(model.embedding.weight[batch.token_ids])
+    torch.manual_seed(3)
+    halves = model.from_embeddings(words, batch)
+    assert all(a.equal(b) for a, b in zip(whole, halves, strict=True))
