@@ -7,3 +7,4 @@ from typing import Literal
 BackendName = Literal["auto", "cuda", "triton", "cpu", "reference"]
 CurveName = Literal["js", "kl", "label_prob", "mass", "decision", "logits"]
 Direction = Literal["erase", "keep"]
+FixedAttention = Literal["uniform", "trained", "random", "parameters"]

@@ -30,6 +30,20 @@ def majority(labels: ArrayLike) -> float | None:
     return float(np.bincount(known).max() / len(known)) if len(known) else None
 
 
+def f1(decisions: ArrayLike, labels: ArrayLike) -> float:
+    """Give the F1 score of class 1; 0 where nothing is decided or labelled so.
+
+    Example:
+        >>> from fastattnerase.statistics.shares import f1
+        >>> f1([1, 1, 0, 0], [1, 0, 1, 0])
+        0.5
+    """
+    decisions, labels = np.asarray(decisions), np.asarray(labels)  # [B]
+    hits = int(((decisions == 1) & (labels == 1)).sum())
+    total = int((decisions == 1).sum()) + int((labels == 1).sum())
+    return 2 * hits / total if total else 0.0
+
+
 def hardly_better(accuracy: float | None, chance: float | None) -> bool:
     """Say whether an accuracy is hardly better than that of deciding one class always.
 

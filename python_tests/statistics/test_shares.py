@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastattnerase.statistics.shares import hardly_better, majority, wilson
+from fastattnerase.statistics.shares import f1, hardly_better, majority, wilson
 
 
 def test_wilsons_interval() -> None:
@@ -19,6 +19,11 @@ def test_the_most_frequent_class_among_the_labels_that_are_there() -> None:
     assert majority([-1, 0, 1, 1, -1]) == pytest.approx(2 / 3)
     assert majority([-1]) is None
     assert majority([]) is None
+
+
+def test_f1_by_hand() -> None:
+    assert f1([1, 1, 1, 0], [1, 0, 1, 1]) == pytest.approx(2 / 3)
+    assert f1([0, 0], [0, 0]) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import dataclasses
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from fastattnerase.choices import FixedAttention
 from fastattnerase.fields import wrong_choices
 from fastattnerase.mi.config import Config
 from fastattnerase.models.config import ModelConfig
@@ -20,7 +21,7 @@ ATTENTIONS = ("additive", "deep", "dot")
 STUDIES = ("grid", "gumbel", "fix", "adversary")
 DATASETS = ("sst", "20news_sports", "imdb_5k", "ag_news")
 SMALL_DATASETS = ("sst", "20news_sports")
-FIX_ATTENTION = ("uniform", "trained", "random", "parameters")
+FIX_ATTENTION = get_args(FixedAttention)
 FIX_REPRESENTATION = ("trained", "trained_kept", "random")
 VARIANTS = (
     "normal",

@@ -10,38 +10,8 @@ from typing import Any
 
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import RESULT
+from fastattnerase.statistics.divergence import AttentionShape, Divergence
 from fastattnerase.statistics.shares import accuracy_beside
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """How different two models are, means over documents.
-
-    Attributes:
-        tvd: Total variation distance of the outputs, `|p − p'|`; the published code reports half.
-        output_jsd: Jensen-Shannon divergence of the outputs, nats.
-        attention_jsd: Jensen-Shannon divergence of the attention distributions, nats, at most ln 2.
-        attention_kl: `KL(a ‖ a')` of the attention distributions, nats.
-    """
-
-    tvd: float
-    output_jsd: float
-    attention_jsd: float
-    attention_kl: float
-
-
-@dataclass(frozen=True)
-class AttentionShape:
-    """How concentrated a model's attention is, means over documents.
-
-    Attributes:
-        largest_weight: Largest weight of a document.
-        entropy_share: Entropy over the largest possible, `ln n`, of documents with two words or
-            more: 1 is uniform attention; None where there is no such document.
-    """
-
-    largest_weight: float
-    entropy_share: float | None
 
 
 @dataclass(frozen=True)

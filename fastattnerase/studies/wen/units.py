@@ -28,14 +28,18 @@ from fastattnerase.models import (
     save_model,
     train,
 )
+from fastattnerase.models.adversary import adversary_objective
+from fastattnerase.models.fixed_attention import fixed_attention
+from fastattnerase.models.predictions import Predictions
 from fastattnerase.models.untrained import with_untrained_attention
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.undrawn import Reporting
 from fastattnerase.runs.workspace import MANIFEST, Record, Report, Unit, Workspace
 from fastattnerase.sources import ModelSource
-from fastattnerase.statistics.shares import majority
-from fastattnerase.studies.wen import models
+from fastattnerase.statistics.divergence import attention_shape, divergence
+from fastattnerase.statistics.shares import f1, majority
+from fastattnerase.studies.wen.models import fixed_representation
 from fastattnerase.studies.wen.options import (
     ADVERSARY_SEED,
     BEST,
@@ -299,16 +303,14 @@ class Wen(Workspace):
         )
         keys = [document.id for document in prepared.test]
         if cell.mechanism == "softmax":
-            outputs = models.Outputs(model, [prepared.test])
+            outputs = Predictions(model, [prepared.test])
             if model.erases_scores:
-                result = replace(result, attention=models.attention_shape(outputs, keys))
+                result = replace(result, attention=attention_shape(outputs, keys))
             if cell.variant == "adversary":
                 assert base is not None
                 result = replace(
                     result,
-                    divergence=models.divergence(
-                        outputs, models.Outputs(base, [prepared.test]), keys
-                    ),
+                    divergence=divergence(outputs, Predictions(base, [prepared.test]), keys),
                     strength=self.options.strength_on(cell.dataset),
                 )
         if cell.variant in ("normal", "adversary"):
@@ -344,15 +346,15 @@ class Wen(Workspace):
             return model, None, training
         kind, _, reading = cell.variant.partition("_")
         if kind == "attention":
-            model = models.fixed_attention(reading, config, prepared, base)
+            model = fixed_attention(reading, config, prepared, base)
             return model, None, training
         if kind == "representation":
-            model = models.fixed_representation(reading, config, prepared, base)
+            model = fixed_representation(reading, config, prepared, base)
             return model, None, training
         config = replace(config, seed=config.seed + ADVERSARY_SEED)
         model = build_model(config, prepared.vocabulary, len(prepared.classes), prepared.embeddings)
-        imitated = models.Outputs(base, [prepared.train])
-        objective = models.adversary_objective(
+        imitated = Predictions(base, [prepared.train])
+        objective = adversary_objective(
             imitated, self.options.strength_on(cell.dataset), self.options.tvd
         )
         training = replace(
@@ -403,16 +405,3 @@ class Wen(Workspace):
         except mi.MeasurementError as error:
             return Finding(accuracy, None, str(error))
         return Finding(accuracy, run.name, "")
-
-
-def f1(decisions: Any, labels: Any) -> float:
-    """Give the F1 score of class 1; 0 where nothing is decided or labelled so.
-
-    Example:
-        >>> import numpy as np
-        >>> f1(np.array([1, 1, 0, 0]), np.array([1, 0, 1, 0]))
-        0.5
-    """
-    hits = int(((decisions == 1) & (labels == 1)).sum())
-    total = int((decisions == 1).sum()) + int((labels == 1).sum())
-    return 2 * hits / total if total else 0.0

@@ -7,9 +7,10 @@ import math
 from dataclasses import fields
 from pathlib import Path
 
+from fastattnerase.statistics.divergence import AttentionShape, Divergence
 from fastattnerase.studies.wen.options import Cell
 from fastattnerase.studies.wen.repeats import Repeats
-from fastattnerase.studies.wen.results import AttentionShape, CellResult, Divergence
+from fastattnerase.studies.wen.results import CellResult
 from fastattnerase.studies.wen.rows import Measured, Tau
 
 FOLDER = Path(__file__).parents[3] / "benchmarks" / "results" / "wen"

@@ -24,7 +24,7 @@ from fastattnerase.studies.wen.options import Cell, Options
 from fastattnerase.studies.wen.results import Finding
 from fastattnerase.studies.wen.rows import is_chance
 from fastattnerase.studies.wen.tables import Tables, collect
-from fastattnerase.studies.wen.units import Wen, f1
+from fastattnerase.studies.wen.units import Wen
 
 
 @pytest.fixture(scope="module")
@@ -440,8 +440,3 @@ def test_options_reach_the_models() -> None:
     assert (training.selection, training.class_weights, training.epochs) == ("accuracy", "none", 4)
     assert training.attention_weight_decay == training.weight_decay == 1e-5
     assert (training.amsgrad, training.loss, training.first_epoch) == (True, "sum", 2)
-
-
-def test_f1_by_hand() -> None:
-    assert f1(np.array([1, 1, 1, 0]), np.array([1, 0, 1, 1])) == pytest.approx(2 / 3)
-    assert f1(np.array([0, 0]), np.array([0, 0])) == 0.0

@@ -13,16 +13,12 @@ from wen_study import treebank
 from fastattnerase.data import Dataset, PreparedCorpus, collate
 from fastattnerase.data.presets import read_prepared, write_preset
 from fastattnerase.models import AttentionClassifier, TrainConfig, build_model, train
+from fastattnerase.models.adversary import adversary_objective
+from fastattnerase.models.fixed_attention import fixed_attention, random_weights
+from fastattnerase.models.predictions import Predictions
 from fastattnerase.models.wen import jain_wallace_model
-from fastattnerase.studies.wen.models import (
-    Outputs,
-    adversary_objective,
-    attention_shape,
-    divergence,
-    fixed_attention,
-    fixed_representation,
-    random_weights,
-)
+from fastattnerase.statistics.divergence import divergence
+from fastattnerase.studies.wen.models import fixed_representation
 
 CONFIG = jain_wallace_model(embedding_size=8, hidden_size=4, seed=3)
 TRAINING = TrainConfig(epochs=2, learning_rate=0.05, batch_size=16)
@@ -132,7 +128,7 @@ def test_unknown_readings(prepared: PreparedCorpus, base: AttentionClassifier) -
 
 
 def test_the_adversary_s_loss_by_hand(prepared: PreparedCorpus, base: AttentionClassifier) -> None:
-    outputs = Outputs(base, [prepared.train])
+    outputs = Predictions(base, [prepared.train])
     model = build_model(replace(CONFIG, seed=9), prepared.vocabulary, 2).eval()
     documents = prepared.train.documents[:5]
     batch = collate(documents)
@@ -150,37 +146,10 @@ def test_the_adversary_s_loss_by_hand(prepared: PreparedCorpus, base: AttentionC
         assert losses[row].item() == pytest.approx(wanted, abs=1e-6)
 
 
-class Given(Outputs):
-    """Outputs that are given."""
-
-    def __init__(self, weights: list[float], probability: float) -> None:
-        self.log_weights = {7: torch.tensor(weights).log()}
-        self.probability = {7: probability}
-
-
-def test_divergences_by_hand() -> None:
-    same = divergence(Given([0.5, 0.5], 0.9), Given([0.5, 0.5], 0.6), [7])
-    assert same.tvd == pytest.approx(0.3)
-    assert same.attention_jsd == pytest.approx(0.0, abs=1e-12)
-    p, q = np.array([0.1, 0.9]), np.array([0.4, 0.6])
-    m = (p + q) / 2
-    jsd = (np.sum(p * np.log(p / m)) + np.sum(q * np.log(q / m))) / 2
-    assert same.output_jsd == pytest.approx(jsd)
-    apart = divergence(Given([1 - 1e-30, 1e-30], 0.5), Given([1e-30, 1 - 1e-30], 0.5), [7])
-    assert apart.attention_jsd == pytest.approx(np.log(2), abs=1e-6)
-
-
-def test_attention_s_shape() -> None:
-    shape = attention_shape(Given([0.25] * 4, 0.5), [7])
-    assert shape.largest_weight == pytest.approx(0.25)
-    assert shape.entropy_share == pytest.approx(1.0)
-    assert attention_shape(Given([1.0], 0.5), [7]).entropy_share is None
-
-
 def test_an_adversary_moves_attention_by_its_strength(
     prepared: PreparedCorpus, base: AttentionClassifier, tmp_path: Path
 ) -> None:
-    outputs = Outputs(base, [prepared.train])
+    outputs = Predictions(base, [prepared.train])
     keys = [document.id for document in prepared.train]
     training = replace(TRAINING, epochs=12, patience=12, selection="train_loss", loss="sum")
     found = []
@@ -197,6 +166,6 @@ def test_an_adversary_moves_attention_by_its_strength(
             device="cpu",
             objective=objective,
         )
-        found.append(divergence(Outputs(model, [prepared.train]), outputs, keys))
+        found.append(divergence(Predictions(model, [prepared.train]), outputs, keys))
     assert found[0].tvd < 0.1
     assert found[1].attention_jsd > 2 * found[0].attention_jsd
