@@ -8,225 +8,27 @@ training and erasure, reads that file.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.corpus import load_corpus
 from fastattnerase.data.dataset import PreparedCorpus, encode
 from fastattnerase.data.errors import DataError
+from fastattnerase.data.published import texts
+from fastattnerase.data.published.record import DataPreset
 from fastattnerase.data.tokens import tokenise
 from fastattnerase.data.vectors import read_vectors
 from fastattnerase.data.vocabulary import Vocabulary
 from fastattnerase.extras import needs
 
-if TYPE_CHECKING:
-    from spacy.language import Language
-
 _SPLITS = ("train", "dev", "test")
 _TEXTS, _VOCABULARY, _ABOUT = "texts.parquet", "vocabulary.json", "about.json"
 _FORMAT = 1
 
-Clean = Callable[[str], list[str]]
-
-
-# --- cleaning ------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1)
-def _tokeniser() -> Language:
-    with needs("text"):
-        import spacy  # slow to import, and needed only where text is cleaned
-
-    language = spacy.blank("en")
-    language.max_length = 2**31 - 1
-    return language
-
-
-def clean_text(text: str) -> list[str]:
-    """Cut a text into words: white space collapsed, spaCy's tokens, lower case, digits hidden.
-
-    A token with a digit becomes `qqq`.
-
-    Example:
-        >>> clean_text("It's  5pm, Bob.")
-        ['it', "'s", 'qqq', 'pm', ',', 'bob', '.']
-    """
-    tokens = (token.text.lower() for token in _tokeniser()(" ".join(text.split())))
-    return ["qqq" if any(c.isdigit() for c in token) else token for token in tokens]
-
-
-def clean_sentiment(text: str) -> list[str]:
-    """Cut a text into words without punctuation: bracket markers dropped, digits left.
-
-    Example:
-        >>> clean_sentiment("Is n't -LRB- 1 -RRB- it ?")
-        ['is', 'n', 't', '1', 'it']
-    """
-    text = re.sub(r"\W", " ", re.sub(r"-?(LRB|RRB)-?", " ", text))
-    return [token.text.lower() for token in _tokeniser()(" ".join(text.split()))]
-
-
-def clean_post(text: str) -> list[str]:
-    """Clean as `clean_text`, then set every punctuation mark apart.
-
-    Example:
-        >>> clean_post("e-mail me...")
-        ['e', '-', 'mail', 'me', '.', '.', '.']
-    """
-    return re.sub(r"([^\w\s])", r" \1 ", " ".join(clean_text(text))).split()
-
-
-_FILTERS = str.maketrans(dict.fromkeys('!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~\t\n', " "))
-
-
-def clean_review(text: str) -> list[str]:
-    """Cut a text as Keras does for its IMDB data: lower case, punctuation but apostrophes dropped.
-
-    Example:
-        >>> clean_review("Great!<br />It's <i>good</i>.")
-        ['great', "it's", 'i', 'good', 'i']
-    """
-    return re.sub(r"<br\s*/?>", " ", text).lower().translate(_FILTERS).split()
-
-
-# --- presets -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DataPreset:
-    """A data set: where it is, how it is cleaned, filtered and split.
-
-    Attributes:
-        title: for tables.
-        config: from the folder of all data sets, where the files are and how they are split.
-        clean: from a text to its words.
-        min_documents: a word of the vocabulary is in at least so many training documents.
-        longer_than: shorter documents, and those of this length, are left out; None, as in the
-            published preparation: each split's shortest are. -1 keeps all.
-        shorter_than: longer documents, and those of this length, are left out; None: each split's
-            longest are.
-        about: what differs from the published data.
-    """
-
-    title: str
-    config: Callable[[Path], DataConfig]
-    clean: Clean
-    min_documents: int
-    longer_than: int | None
-    shorter_than: int | None
-    about: str = ""
-
-
-def _sst(root: Path) -> DataConfig:
-    return DataConfig(
-        path=str(root / "sst"),
-        reader="sst_trees",
-        label_column="binary",
-        split_column="split",
-        classes=("negative", "positive"),
-    )
-
-
-def _imdb(root: Path) -> DataConfig:
-    return DataConfig(
-        path=str(root / "imdb"),
-        reader="imdb_held_out",
-        split_column="split",
-        fractions=(0.8, 0.2, 0.0),
-        seed=1378,
-    )
-
-
-def _imdb_5k(root: Path) -> DataConfig:
-    path = root / "imdb" / "movie_review_5k.csv.xz"
-    return DataConfig(path=str(path), fractions=(0.64, 0.16, 0.2), seed=1378)
-
-
-def _ag_news(root: Path) -> DataConfig:
-    return DataConfig(
-        path=str(root / "ag_news" / "test.csv.xz"),
-        reader="ag_news",
-        classes=("World", "Business"),
-        fractions=(0.6, 0.1, 0.3),
-        seed=16377,
-    )
-
-
-def _newsgroups(root: Path) -> DataConfig:
-    return DataConfig(
-        path=str(root / "20news" / "sports.jsonl.xz"),
-        split_column="split",
-        classes=("rec.sport.baseball", "rec.sport.hockey"),
-        fractions=(0.8, 0.2, 0.0),
-        seed=13478,
-    )
-
-
-def _psytar(root: Path) -> DataConfig:
-    folder = root / "psytar"
-    return DataConfig(
-        train=str(folder / "train.tsv"),
-        dev=str(folder / "dev.tsv"),
-        test=str(folder / "test.tsv"),
-        text_column="sentences",
-        label_column="ADR",
-    )
-
-
-DATA_PRESETS: dict[str, DataPreset] = {
-    "sst": DataPreset("SST", _sst, clean_sentiment, 1, 5, None),
-    "imdb": DataPreset(
-        "IMDB",
-        _imdb,
-        clean_review,
-        10,
-        6,
-        400,
-        "trained on the official training half but 5,000 reviews, which are the test split",
-    ),
-    "imdb_5k": DataPreset(
-        "IMDB 5k",
-        _imdb_5k,
-        clean_review,
-        10,
-        6,
-        400,
-        "5,000 reviews of the official training half, split 64/16/20",
-    ),
-    "ag_news": DataPreset(
-        "AG News",
-        _ag_news,
-        clean_text,
-        5,
-        None,
-        None,
-        "World against Business of the 7,600-row test file, split 60/10/30",
-    ),
-    "20news_sports": DataPreset(
-        "20News sports",
-        _newsgroups,
-        clean_post,
-        2,
-        6,
-        500,
-        "official by-date split; a fifth of train is dev",
-    ),
-    "psytar": DataPreset(
-        "PsyTAR",
-        _psytar,
-        clean_text,
-        2,
-        5,
-        100,
-        "patients' posts in place of the ADR tweets, which may not be passed on",
-    ),
-}
+DATA_PRESETS: dict[str, DataPreset] = {**texts.PRESETS}
 
 
 def find_preset(name: str) -> DataPreset:

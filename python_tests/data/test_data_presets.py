@@ -10,15 +10,8 @@ from pathlib import Path
 import pytest
 
 from fastattnerase.data import DataError, load_corpus
-from fastattnerase.data.presets import (
-    DATA_PRESETS,
-    clean_post,
-    clean_review,
-    clean_sentiment,
-    clean_text,
-    read_prepared,
-    write_preset,
-)
+from fastattnerase.data.cleaning import clean_post, clean_review, clean_sentiment, clean_text
+from fastattnerase.data.presets import DATA_PRESETS, read_prepared, write_preset
 from fastattnerase.data.readers import READERS
 
 SHARED = Path(os.environ.get("FASTATTNERASE_SHARED", Path(__file__).parents[3] / "shared"))

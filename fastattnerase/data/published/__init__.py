@@ -1,0 +1,1 @@
+"""Data sets of published work: where they are, how they are cleaned, filtered and split."""

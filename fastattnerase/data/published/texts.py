@@ -1,0 +1,115 @@
+"""Presets of single texts, on the files that are at hand without an agreement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastattnerase.data.cleaning import clean_post, clean_review, clean_sentiment, clean_text
+from fastattnerase.data.config import DataConfig
+from fastattnerase.data.published.record import DataPreset
+
+
+def _sst(root: Path) -> DataConfig:
+    return DataConfig(
+        path=str(root / "sst"),
+        reader="sst_trees",
+        label_column="binary",
+        split_column="split",
+        classes=("negative", "positive"),
+    )
+
+
+def _imdb(root: Path) -> DataConfig:
+    return DataConfig(
+        path=str(root / "imdb"),
+        reader="imdb_held_out",
+        split_column="split",
+        fractions=(0.8, 0.2, 0.0),
+        seed=1378,
+    )
+
+
+def _imdb_5k(root: Path) -> DataConfig:
+    path = root / "imdb" / "movie_review_5k.csv.xz"
+    return DataConfig(path=str(path), fractions=(0.64, 0.16, 0.2), seed=1378)
+
+
+def _ag_news(root: Path) -> DataConfig:
+    return DataConfig(
+        path=str(root / "ag_news" / "test.csv.xz"),
+        reader="ag_news",
+        classes=("World", "Business"),
+        fractions=(0.6, 0.1, 0.3),
+        seed=16377,
+    )
+
+
+def _newsgroups(root: Path) -> DataConfig:
+    return DataConfig(
+        path=str(root / "20news" / "sports.jsonl.xz"),
+        split_column="split",
+        classes=("rec.sport.baseball", "rec.sport.hockey"),
+        fractions=(0.8, 0.2, 0.0),
+        seed=13478,
+    )
+
+
+def _psytar(root: Path) -> DataConfig:
+    folder = root / "psytar"
+    return DataConfig(
+        train=str(folder / "train.tsv"),
+        dev=str(folder / "dev.tsv"),
+        test=str(folder / "test.tsv"),
+        text_column="sentences",
+        label_column="ADR",
+    )
+
+
+PRESETS: dict[str, DataPreset] = {
+    "sst": DataPreset("SST", _sst, clean_sentiment, 1, 5, None),
+    "imdb": DataPreset(
+        "IMDB",
+        _imdb,
+        clean_review,
+        10,
+        6,
+        400,
+        "trained on the official training half but 5,000 reviews, which are the test split",
+    ),
+    "imdb_5k": DataPreset(
+        "IMDB 5k",
+        _imdb_5k,
+        clean_review,
+        10,
+        6,
+        400,
+        "5,000 reviews of the official training half, split 64/16/20",
+    ),
+    "ag_news": DataPreset(
+        "AG News",
+        _ag_news,
+        clean_text,
+        5,
+        None,
+        None,
+        "World against Business of the 7,600-row test file, split 60/10/30",
+    ),
+    "20news_sports": DataPreset(
+        "20News sports",
+        _newsgroups,
+        clean_post,
+        2,
+        6,
+        500,
+        "official by-date split; a fifth of train is dev",
+    ),
+    "psytar": DataPreset(
+        "PsyTAR",
+        _psytar,
+        clean_text,
+        2,
+        5,
+        100,
+        "patients' posts in place of the ADR tweets, which may not be passed on",
+    ),
+}
