@@ -1,0 +1,99 @@
+"""Batches of documents under a budget of memory, and a model that derivatives go through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fastattnerase.data.documents import Document
+from fastattnerase.models.base import AttentionClassifier, evaluating
+from fastattnerase.models.encoders import Encoder
+from fastattnerase.models.errors import ModelError
+from fastattnerase.models.mechanisms import Mechanism
+
+MAX_BYTES = 1 << 28  # 256 MiB, the engine's own default
+_FLOAT = 4  # bytes
+
+T = TypeVar("T")
+
+
+def words_in(model: AttentionClassifier, max_bytes: int) -> int:
+    """Estimate how many words a batch may have.
+
+    A word takes four vectors as wide as its embedding (itself, a copy in reading order for each
+    direction, a gradient) and ten as wide as the encoder's output (an LSTM's gates are four).
+
+    Args:
+        model: the model.
+        max_bytes: of a batch and what the model computes of it.
+
+    Returns:
+        The number, at least 1: a document is never cut.
+
+    Raises:
+        ModelError: `max_bytes` is not positive.
+    """
+    if max_bytes < 1:
+        raise ModelError(f"max_bytes: given {max_bytes}, needed at least 1")
+    width = max(part.output_size for part in model.modules() if isinstance(part, Encoder))
+    return max(1, max_bytes // (_FLOAT * (4 * model.config.embedding_size + 10 * width)))
+
+
+def in_batches(documents: Iterable[tuple[T, Document]], words: int) -> Iterator[list[Any]]:
+    """Cut documents, each with what belongs to it, into batches of at most so many words.
+
+    Args:
+        documents: pairs; a document of more words makes a batch of its own.
+        words: of a batch; an empty document counts as one.
+
+    Yields:
+        Lists of pairs, in order.
+    """
+    batch: list[tuple[T, Document]] = []
+    found = 0
+    for pair in documents:
+        size = max(1, len(pair[1]))
+        if batch and found + size > words:
+            yield batch
+            batch, found = [], 0
+        batch.append(pair)
+        found += size
+    if batch:
+        yield batch
+
+
+@contextmanager
+def differentiable(model: AttentionClassifier, *, hold_attention: bool) -> Iterator[None]:
+    """Let derivatives by inputs through a model, without dropout; leave it as it was found.
+
+    Parameters get no gradients meanwhile.
+
+    Args:
+        model: the model.
+        hold_attention: whether attention weights are constants, at every level of the model.
+    """
+    parameters = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    hooks = []
+    if hold_attention:
+        for part in model.modules():
+            if isinstance(part, Mechanism):
+                hooks.append(part.register_forward_hook(_detached))
+    try:
+        for parameter, _ in parameters:
+            parameter.requires_grad_(False)
+        # The derivative of cuDNN's recurrent networks exists in training mode alone.
+        with evaluating(model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            yield
+    finally:
+        for parameter, required in parameters:
+            parameter.requires_grad_(required)
+        for hook in hooks:
+            hook.remove()
+
+
+def _detached(part: nn.Module, given: Any, weights: Tensor) -> Tensor:
+    return weights.detach()
