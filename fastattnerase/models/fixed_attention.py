@@ -77,7 +77,7 @@ def fixed_attention(
         return model
     splits = (prepared.train, prepared.dev, prepared.test)
     if reading == "trained":
-        logs = Predictions(base, splits).log_weights
+        logs = Predictions.of(base, splits).log_weights
         table = {key: log.exp() for key, log in logs.items()}
     elif reading == "random":
         table = {
@@ -109,7 +109,7 @@ def given_attention(
         Wiegreffe and Pinter 2019, section 3.4; Wen, Subbalakshmi and Yang 2022, section 5.1.
 
     Example:
-        >>> given_attention(config, prepared, Predictions(base, splits).weights)  # doctest: +SKIP
+        >>> given_attention(config, prepared, lender.weights)  # doctest: +SKIP
     """
     size = len(prepared.classes)
     with torch.random.fork_rng(devices=[]):

@@ -303,14 +303,14 @@ class Wen(Workspace):
         )
         keys = [document.id for document in prepared.test]
         if cell.mechanism == "softmax":
-            outputs = Predictions(model, [prepared.test])
+            outputs = Predictions.of(model, [prepared.test])
             if model.erases_scores:
                 result = replace(result, attention=attention_shape(outputs, keys))
             if cell.variant == "adversary":
                 assert base is not None
                 result = replace(
                     result,
-                    divergence=divergence(outputs, Predictions(base, [prepared.test]), keys),
+                    divergence=divergence(outputs, Predictions.of(base, [prepared.test]), keys),
                     strength=self.options.strength_on(cell.dataset),
                 )
         if cell.variant in ("normal", "adversary"):
@@ -353,7 +353,7 @@ class Wen(Workspace):
             return model, None, training
         config = replace(config, seed=config.seed + ADVERSARY_SEED)
         model = build_model(config, prepared.vocabulary, len(prepared.classes), prepared.embeddings)
-        imitated = Predictions(base, [prepared.train])
+        imitated = Predictions.of(base, [prepared.train])
         objective = adversary_objective(
             imitated, self.options.strength_on(cell.dataset), self.options.tvd
         )

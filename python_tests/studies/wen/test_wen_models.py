@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import torch
 from wen_study import treebank
 
 from fastattnerase.data import Dataset, PreparedCorpus, collate
+from fastattnerase.data.documents import Document
 from fastattnerase.data.presets import read_prepared, write_preset
 from fastattnerase.models import AttentionClassifier, TrainConfig, build_model, train
 from fastattnerase.models.adversary import adversary_objective
-from fastattnerase.models.fixed_attention import fixed_attention, random_weights
+from fastattnerase.models.fixed_attention import fixed_attention, given_attention, random_weights
 from fastattnerase.models.predictions import Predictions
 from fastattnerase.models.wen import jain_wallace_model
 from fastattnerase.statistics.divergence import divergence
@@ -128,7 +130,7 @@ def test_unknown_readings(prepared: PreparedCorpus, base: AttentionClassifier) -
 
 
 def test_the_adversary_s_loss_by_hand(prepared: PreparedCorpus, base: AttentionClassifier) -> None:
-    outputs = Predictions(base, [prepared.train])
+    outputs = Predictions.of(base, [prepared.train])
     model = build_model(replace(CONFIG, seed=9), prepared.vocabulary, 2).eval()
     documents = prepared.train.documents[:5]
     batch = collate(documents)
@@ -149,7 +151,7 @@ def test_the_adversary_s_loss_by_hand(prepared: PreparedCorpus, base: AttentionC
 def test_an_adversary_moves_attention_by_its_strength(
     prepared: PreparedCorpus, base: AttentionClassifier, tmp_path: Path
 ) -> None:
-    outputs = Predictions(base, [prepared.train])
+    outputs = Predictions.of(base, [prepared.train])
     keys = [document.id for document in prepared.train]
     training = replace(TRAINING, epochs=12, patience=12, selection="train_loss", loss="sum")
     found = []
@@ -166,6 +168,39 @@ def test_an_adversary_moves_attention_by_its_strength(
             device="cpu",
             objective=objective,
         )
-        found.append(divergence(Predictions(model, [prepared.train]), outputs, keys))
+        found.append(divergence(Predictions.of(model, [prepared.train]), outputs, keys))
     assert found[0].tvd < 0.1
     assert found[1].attention_jsd > 2 * found[0].attention_jsd
+
+
+def test_predictions_are_read_as_they_were_written(
+    prepared: PreparedCorpus, base: AttentionClassifier, tmp_path: Path
+) -> None:
+    found = Predictions.of(base, [prepared.dev, prepared.test])
+    found.save(tmp_path / "predictions.safetensors")
+    again = Predictions.load(tmp_path / "predictions.safetensors")
+    assert dict(again.probability) == dict(found.probability)
+    assert list(again.weights) == [d.id for d in (*prepared.dev, *prepared.test)]
+    for key, weights in found.weights.items():
+        assert torch.equal(again.weights[key], weights)
+        assert torch.equal(again.log_weights[key], found.log_weights[key])
+        torch.testing.assert_close(weights, found.log_weights[key].exp())
+
+
+def test_given_weights_are_the_lender_s_to_the_bit_whatever_the_batch(
+    prepared: PreparedCorpus, base: AttentionClassifier, tmp_path: Path
+) -> None:
+    """Bits, in train and test, in another order and other batches, before and after training."""
+    lent = Predictions.of(base, [prepared.train, prepared.dev, prepared.test]).weights
+    config = jain_wallace_model("mlp", embedding_size=8, hidden_size=4, seed=1)
+    model = given_attention(config, prepared, lent)
+
+    def borrowed(documents: Sequence[Document]) -> torch.Tensor:
+        return model.eval()(collate(documents)).weights.detach()
+
+    for turn in range(2):
+        for split in (prepared.train, prepared.test):
+            shuffled = [split[i] for i in torch.randperm(len(split)).tolist()]
+            for part in (shuffled, shuffled[3:7], shuffled[:1]):
+                assert torch.equal(borrowed(part), torch.cat([lent[d.id] for d in part]))
+        train(model, prepared.train, prepared.dev, TRAINING, tmp_path / str(turn), device="cpu")
