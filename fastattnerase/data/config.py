@@ -29,6 +29,15 @@ class DataConfig:
         reader: Name of a registered reader; by default the file's extension chooses.
         text_column: Column of the texts.
         label_column: Column of the labels.
+        query_column: Column of a second text for models that take two, such as a question about the
+            text or a hypothesis; by default there is none. Rows without words in it, and dev or
+            test rows whose label no training row has, are left out and counted.
+        answers_column: Column of the labels that are allowed in a row: a list, or a text with
+            semicolons between; by default all are. Rows whose own label is not among them are left
+            out and counted.
+        spans_column: Column of the words of the text that are marked, such as supporting facts:
+            pairs of numbers, or a text such as `3:8;10:14` (from the word number 3, counted from 0,
+            to before number 8); with `sentences` = `spaces`. They are kept, and cut as the text is.
         split_column: Column that says train, dev (or val, valid, validation) or test.
         fractions: Shares of train, dev and test among all rows, for splits that are drawn; three
             numbers with spaces between, such as 0.8 0.1 0.1.
@@ -70,6 +79,9 @@ class DataConfig:
     reader: str | None = None
     text_column: str = "text"
     label_column: str = "label"
+    query_column: str | None = None
+    answers_column: str | None = None
+    spans_column: str | None = None
     split_column: str | None = None
     fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
     seed: int = 0
@@ -122,6 +134,16 @@ class DataConfig:
             )
         for problem in wrong_choices(self):
             raise DataError(problem)
+        for name in ("answers_column", "spans_column"):
+            if getattr(self, name) is not None and self.query_column is None:
+                raise DataError(
+                    f"{name}: given {getattr(self, name)!r} without query_column, needed with it"
+                )
+        if self.spans_column is not None and self.sentences != "spaces":
+            raise DataError(
+                f"spans_column: given {self.spans_column!r} with sentences {self.sentences!r}, "
+                "needed 'spaces', where words are what white space separates"
+            )
         if (self.draw == "quota") != (self.quota is not None):
             given = "none" if self.quota is None else str(self.quota)
             raise DataError(
@@ -147,13 +169,18 @@ class DataConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the configuration as a dictionary for JSON; `language` only where it is not English.
+        """Give the configuration as a dictionary for JSON.
 
-        Data and runs of versions that had no such option go on and open as before.
+        `language` is there only where it is not English, the columns of a query and what belongs to
+        it only where they are given: data and runs of versions that had no such options go on and
+        open as before.
         """
         values = asdict(self)
         if self.language == "en":
             del values["language"]
+        for name in ("query_column", "answers_column", "spans_column"):
+            if values[name] is None:
+                del values[name]
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
     @property

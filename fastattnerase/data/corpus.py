@@ -16,6 +16,14 @@ import numpy.typing as npt
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.errors import DataError, LabelError
 from fastattnerase.data.examples import NO_LABEL, Example
+from fastattnerase.data.queries import (
+    Columns,
+    LeftOut,
+    Span,
+    known_answers,
+    read_answers,
+    read_spans,
+)
 from fastattnerase.data.readers import find_reader
 from fastattnerase.data.readers.sentiment_sentences import FOLDER as _DEMO_FOLDER
 from fastattnerase.data.splits import SPLITS, draw_splits
@@ -47,7 +55,11 @@ class Corpus:
             numbers.
         dropped: how many rows were left out, by reason; `empty_text` counts those whose text has
             no word, `other_label` and `no_label` those outside `DataConfig.classes`,
-            `beyond_quota` those that a quota draw had no room for.
+            `beyond_quota` those that a quota draw had no room for; of data with a query
+            `empty_query` those whose query has no word, `answer_not_allowed` those whose label is
+            not among the answers that their row allows, `unseen_answer` those whose label no
+            training row has.
+        first_dropped: of those three the first row, in a line that names it and what is needed.
     """
 
     train: list[Example]
@@ -55,6 +67,7 @@ class Corpus:
     test: list[Example]
     classes: list[str]
     dropped: dict[str, int] = field(default_factory=dict)
+    first_dropped: dict[str, str] = field(default_factory=dict)
 
 
 class Row(NamedTuple):
@@ -65,6 +78,9 @@ class Row(NamedTuple):
     label: str
     split: str  # train, dev or test
     where: str  # for messages
+    query: str | None = None
+    answers: tuple[str, ...] | None = None  # labels that are allowed
+    spans: tuple[Span, ...] = ()
 
 
 def load_corpus(config: DataConfig) -> Corpus:
@@ -83,15 +99,15 @@ def load_corpus(config: DataConfig) -> Corpus:
 
     Raises:
         DataError: a file or a column is missing, a file has no rows with words, a label is
-            missing, all labels are the same, dev or test have a label that train has not, a text
-            that UTF-8 cannot write.
+            missing, all labels are the same, dev or test have a label that train has not (without a
+            query), a text that UTF-8 cannot write, spans that are none.
 
     Example:
         >>> corpus = demo_corpus()
         >>> len(corpus.train), len(corpus.dev), len(corpus.test), corpus.classes
         (2400, 300, 300, ['negative', 'positive'])
     """
-    dropped: Counter[str] = Counter()
+    dropped = LeftOut()
     rows = list(read_rows(config, dropped))
     if not rows:
         raise no_rows(config, dropped)
@@ -111,15 +127,35 @@ def load_corpus(config: DataConfig) -> Corpus:
     classes = find_classes(
         (r.label for r, split in zip(rows, drawn, strict=True) if split == 0), config
     )
+    numbers = {name: number for number, name in enumerate(classes)}
     splits: dict[str, list[Example]] = {split: [] for split in SPLITS}
     for row, split in zip(rows, drawn.tolist(), strict=True):
-        if split >= 0:
-            splits[SPLITS[split]].append(_example(row, classes))
-        else:
+        if split < 0:
             dropped["beyond_quota"] += 1
+        elif is_seen(row, numbers, dropped):
+            splits[SPLITS[split]].append(_example(row, numbers))
     if not splits["train"]:
         raise no_rows(config, dropped)
-    return Corpus(**splits, classes=classes, dropped=dict(dropped))
+    return Corpus(**splits, classes=classes, dropped=dict(dropped), first_dropped=dropped.first)
+
+
+def is_seen(
+    row: Row, numbers: Mapping[str, int], dropped: LeftOut, *, labelled: bool = True
+) -> bool:
+    """Say whether a row with a query has an answer that a model could give; count it if not.
+
+    Without a query a label that is no class is an error, which `_example` raises.
+    """
+    if row.query is None:
+        return True
+    if labelled and row.label not in numbers:
+        known = f"given label {row.label!r}, needed one that a training row has"
+    elif row.answers is not None and not any(name in numbers for name in row.answers):
+        known = f"given {len(row.answers)} answers that are allowed, needed one that is a class"
+    else:
+        return True
+    dropped.add("unseen_answer", f"{row.where}: {known}")
+    return False
 
 
 def no_rows(config: DataConfig, dropped: Counter[str]) -> DataError:
@@ -138,11 +174,14 @@ def find_classes(train_labels: Iterable[str], config: DataConfig) -> list[str]:
     """Give the classes: those of the configuration, or the sorted labels of the training rows.
 
     Raises:
-        DataError: all training rows have the same label, or none has one of the configuration's.
+        DataError: all training rows have the same label, or none has one of the configuration's
+            (without a query: answers to questions are words of the texts, which no training row
+            need have).
     """
     found = set(train_labels)
     if config.classes is not None:
-        if absent := [name for name in config.classes if name not in found]:
+        absent = [name for name in config.classes if name not in found]
+        if absent and config.query_column is None:
             raise DataError(
                 f"{_source(config)}: given no training row with the label {one_of(absent)} in "
                 f"column {config.label_column!r}, needed some of each of the classes "
@@ -171,10 +210,14 @@ def load_examples(
     reader: str | None = None,
     line_breaks: bool = True,
     sentences: str = "rules",
+    query_column: str | None = None,
+    answers_column: str | None = None,
+    spans_column: str | None = None,
 ) -> tuple[list[Example], dict[str, int]]:
     """Read one file for a model that is trained already.
 
-    Rows whose text has no word are left out and counted.
+    Rows whose text has no word are left out and counted; of data with a query those that
+    `Corpus.dropped` names, too.
 
     Args:
         path: the file.
@@ -184,21 +227,28 @@ def load_examples(
         reader: a registered reader's name; default: by the file's extension.
         line_breaks: as in `DataConfig`; decides with `sentences` which texts have words.
         sentences: as in `DataConfig`.
+        query_column: the column of the second text; None for models of one.
+        answers_column: as in `DataConfig`.
+        spans_column: as in `DataConfig`.
 
     Returns:
         The examples, and how many rows were left out, by reason.
 
     Raises:
-        DataError: as `load_corpus`; also a label that is none of the classes.
+        DataError: as `load_corpus`; also a label that is none of the classes (without a query).
 
     Example:
         >>> examples, dropped = load_examples("new.csv", ["neg", "pos"])  # doctest: +SKIP
     """
-    dropped: Counter[str] = Counter()
-    rows = _read(str(path), reader, text_column, label_column, None, "test", 0, None)
+    dropped = LeftOut()
+    columns = Columns(text_column, label_column, None, query_column, answers_column, spans_column)
+    rows = _read(str(path), reader, columns, "test", 0, None)
+    numbers = {name: number for number, name in enumerate(classes)}
+    labelled = label_column is not None
     examples = [
-        _example(row, classes) if label_column else Example(row.id, row.text, NO_LABEL)
+        _example(row, numbers, labelled=labelled)
         for row in _drop(rows, dropped, None, line_breaks, sentences)
+        if is_seen(row, numbers, dropped, labelled=labelled)
     ]
     if not examples:
         raise DataError(f"{path}: no texts ({_why_none(dropped)})")
@@ -218,7 +268,7 @@ def demo_corpus() -> Corpus:
     return load_corpus(demo_config())
 
 
-def read_rows(config: DataConfig, dropped: Counter[str]) -> Iterator[Row]:
+def read_rows(config: DataConfig, dropped: LeftOut) -> Iterator[Row]:
     """Stream the rows of a configuration's files that are kept; count the others in `dropped`.
 
     Raises:
@@ -239,12 +289,12 @@ def read_rows(config: DataConfig, dropped: Counter[str]) -> Iterator[Row]:
 
 
 def _rows(config: DataConfig) -> Iterator[Row]:
-    columns = (config.reader, config.text_column, config.label_column)
     if config.train is not None:
+        columns = Columns.of(config, split=None)
         start = 0
         for split, path in zip(SPLITS, (config.train, config.dev, config.test), strict=True):
             if path is not None:
-                for row in _read(path, *columns, None, split, start, config.classes):
+                for row in _read(path, config.reader, columns, split, start, config.classes):
                     start = row.id + 1
                     yield row
         return
@@ -255,49 +305,73 @@ def _rows(config: DataConfig) -> Iterator[Row]:
                 "path: given no file, needed one as path, or files as train, dev and test"
             )
         path = str(_DEMO_FOLDER)
-    yield from _read(path, *columns, config.split_column, "train", 0, config.classes)
+    columns = Columns.of(config, split=config.split_column)
+    yield from _read(path, config.reader, columns, "train", 0, config.classes)
 
 
 def _read(
     path: str,
     reader: str | None,
-    text_column: str,
-    label_column: str | None,
-    split_column: str | None,
+    columns: Columns,
     split: str,
     start: int,
     classes: Sequence[str] | None,
 ) -> Iterator[Row]:
-    columns = [column for column in (text_column, label_column, split_column) if column is not None]
-    rows = find_reader(Path(path), reader)(Path(path), columns)
+    rows = find_reader(Path(path), reader)(Path(path), columns.names)
     for number, values in enumerate(rows, start=1):
         where = f"{path}, row {number}"
-        text = values[text_column]
-        if text is None:
-            text = ""
-        if not isinstance(text, str):
-            raise DataError(
-                f"{where}: given {text!r} ({type(text).__name__}) in column {text_column!r}, "
-                "needed text"
-            )
-        label = "" if label_column is None else _label(values[label_column])
-        for column, content in ((text_column, text), (label_column, label)):
-            if found := _SURROGATE.search(content):
-                raise DataError(
-                    f"{where}: given {found[0]!r} in column {column!r}, half of a surrogate pair, "
-                    f"at character {found.start() + 1}, which is no character, needed text"
-                )
-        if not label and label_column is not None and classes is None and text.strip():
-            raise LabelError(f"{where}: no label in column {label_column!r}")
-        if split_column is not None:
-            name = str(values[split_column]).strip().lower()
+        text = _text(values, columns.text, where)
+        label = ""
+        if columns.label is not None:
+            label = _label(values[columns.label])
+            _require_characters(label, columns.label, where)
+            if not label and classes is None and text.strip():
+                raise LabelError(f"{where}: no label in column {columns.label!r}")
+        if columns.split is not None:
+            name = str(values[columns.split]).strip().lower()
             if name not in _SPLIT_NAMES:
                 raise DataError(
-                    f"{where}: given {values[split_column]!r} in column {split_column!r}, needed "
+                    f"{where}: given {values[columns.split]!r} in column {columns.split!r}, needed "
                     f"one of {', '.join(_SPLIT_NAMES)}"
                 )
             split = _SPLIT_NAMES[name]
-        yield Row(start + number - 1, text, label, split, where)
+        row = Row(start + number - 1, text, label, split, where)
+        yield row if columns.query is None else _with_query(row, values, columns)
+
+
+def _with_query(row: Row, values: Mapping[str, object], columns: Columns) -> Row:
+    """Add to a row its second text, and what belongs to it."""
+    assert columns.query is not None
+    query, answers = _text(values, columns.query, row.where), None
+    spans: tuple[Span, ...] = ()
+    if columns.answers is not None:
+        answers = read_answers(values[columns.answers], row.where, columns.answers)
+        for name in answers:
+            _require_characters(name, columns.answers, row.where)
+    if columns.spans is not None:
+        words = len(row.text.split())
+        spans = read_spans(values[columns.spans], words, row.where, columns.spans)
+    return row._replace(query=query, answers=answers, spans=spans)
+
+
+def _text(values: Mapping[str, object], column: str, where: str) -> str:
+    text = values[column]
+    if text is None:
+        return ""
+    if not isinstance(text, str):
+        raise DataError(
+            f"{where}: given {text!r} ({type(text).__name__}) in column {column!r}, needed text"
+        )
+    _require_characters(text, column, where)
+    return text
+
+
+def _require_characters(text: str, column: str, where: str) -> None:
+    if found := _SURROGATE.search(text):
+        raise DataError(
+            f"{where}: given {found[0]!r} in column {column!r}, half of a surrogate pair, "
+            f"at character {found.start() + 1}, which is no character, needed text"
+        )
 
 
 def _label(value: object) -> str:
@@ -311,7 +385,7 @@ def _label(value: object) -> str:
 
 def _drop(
     rows: Iterable[Row],
-    dropped: Counter[str],
+    dropped: LeftOut,
     classes: Sequence[str] | None,
     line_breaks: bool,
     sentences: str,
@@ -321,17 +395,30 @@ def _drop(
             dropped["empty_text"] += 1
         elif classes is not None and row.label not in classes:
             dropped["other_label" if row.label else "no_label"] += 1
+        elif row.query is not None and not has_words(
+            row.query, line_breaks=line_breaks, sentences=sentences
+        ):
+            dropped.add("empty_query", f"{row.where}: given a query without words, needed some")
+        elif row.answers is not None and row.label and row.label not in row.answers:
+            dropped.add(
+                "answer_not_allowed",
+                f"{row.where}: given label {row.label!r}, needed one of the {len(row.answers)} "
+                "answers that the row allows",
+            )
         else:
             yield row
 
 
-def _example(row: Row, classes: Sequence[str]) -> Example:
-    if row.label not in classes:
+def _example(row: Row, numbers: Mapping[str, int], *, labelled: bool = True) -> Example:
+    known = known_answers(row.answers, numbers)
+    if not labelled:
+        return Example(row.id, row.text, NO_LABEL, row.query, known, row.spans)
+    if row.label not in numbers:
         raise LabelError(
             f"{row.where}: given label {row.label!r}, needed one of the training rows' classes, "
-            f"{', '.join(map(repr, classes))}"
+            f"{', '.join(map(repr, numbers))}"
         )
-    return Example(row.id, row.text, classes.index(row.label))
+    return Example(row.id, row.text, numbers[row.label], row.query, known, row.spans)
 
 
 def _sort_labels(labels: Iterable[str]) -> list[str]:

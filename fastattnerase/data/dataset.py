@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,9 @@ from torch import Tensor
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.corpus import Corpus
 from fastattnerase.data.documents import Document, Sizes, StoredDocuments
+from fastattnerase.data.errors import DataError
 from fastattnerase.data.examples import Example
+from fastattnerase.data.queries import as_pairs, cut_spans
 from fastattnerase.data.splits import SPLITS
 from fastattnerase.data.tokens import TokenisedText, tokenise
 from fastattnerase.data.vectors import read_vectors
@@ -31,11 +33,13 @@ class Dataset(Sequence[Document]):
         documents: the documents, in memory, or `StoredDocuments` on disk.
         truncated: how many were cut at `max_tokens`.
         too_long: how many were left out by a length limit.
+        spans_cut: how many marked spans lost words, or all, where documents were cut.
     """
 
     documents: Sequence[Document]
     truncated: int = 0
     too_long: int = 0
+    spans_cut: int = 0
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -50,7 +54,10 @@ class Dataset(Sequence[Document]):
         return Sizes(*columns)
 
     def digest(self) -> str:
-        """Give a hash of labels, sentence boundaries and word indices, in memory or on disk."""
+        """Give a hash of labels, sentence boundaries and word indices, in memory or on disk.
+
+        Of documents with a query also of its words, the answers that are allowed and the spans.
+        """
         digest = blake2b(digest_size=16)
         for column in self.sizes:
             digest.update(column.astype("<i8").tobytes())
@@ -62,7 +69,26 @@ class Dataset(Sequence[Document]):
                 digest.update(document.sentence_lengths.astype("<i8").tobytes())
             for document in self.documents:
                 digest.update(document.token_ids.astype("<i8").tobytes())
+        for part in self._query_numbers():
+            digest.update(part.astype("<i8").tobytes())
         return digest.hexdigest()
+
+    @property
+    def has_queries(self) -> bool:
+        """Whether the documents have a second text."""
+        if isinstance(self.documents, StoredDocuments):
+            return self.documents.has_queries
+        return any(document.query_ids is not None for document in self.documents)
+
+    def _query_numbers(self) -> Iterator[npt.NDArray[Any]]:
+        """Stream what belongs to queries, as `StoredDocuments.query_numbers` does."""
+        if isinstance(self.documents, StoredDocuments):
+            yield from self.documents.query_numbers()
+        elif self.has_queries:
+            for name in ("query_ids", "answers", "spans"):
+                parts = [getattr(document, name) for document in self.documents]
+                yield np.array([0 if part is None else part.size for part in parts])
+                yield from (part for part in parts if part is not None)
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -77,7 +103,7 @@ class Dataset(Sequence[Document]):
     def __getitem__(self, index: int | slice) -> Document | Dataset:
         """Give one document, or a data set of some (with the counts of the whole)."""
         if isinstance(index, slice):
-            return Dataset(self.documents[index], self.truncated, self.too_long)
+            return Dataset(self.documents[index], self.truncated, self.too_long, self.spans_cut)
         return self.documents[index]
 
 
@@ -91,6 +117,12 @@ class DocumentBatch(NamedTuple):
         document_lengths: `[B]`, int64, words of each document.
         sentence_lengths: `[S]`, int64, words of each sentence.
         sentence_counts: `[B]`, int64, sentences of each document.
+        query_ids: `[Q]`, int64, the second texts; None where the documents have none.
+        query_lengths: `[B]`, int64, words of each; None as there.
+        answers: `[A]`, int64, the classes that are allowed, document after document; None where
+            all are in every document.
+        answer_counts: `[B]`, int64, how many of them each document has, 0 where all classes are
+            allowed; None as there.
     """
 
     ids: Tensor
@@ -99,10 +131,15 @@ class DocumentBatch(NamedTuple):
     document_lengths: Tensor
     sentence_lengths: Tensor
     sentence_counts: Tensor
+    query_ids: Tensor | None = None
+    query_lengths: Tensor | None = None
+    answers: Tensor | None = None
+    answer_counts: Tensor | None = None
 
     def to(self, device: torch.device | str) -> DocumentBatch:
         """Give the batch on a device."""
-        return DocumentBatch(*(tensor.to(device) for tensor in self))
+        moved = {n: t.to(device) for n, t in self._asdict().items() if t is not None}
+        return self._replace(**moved)
 
 
 class PreparedCorpus(NamedTuple):
@@ -150,7 +187,8 @@ def encode(
     Args:
         texts: examples, which are tokenised by English rules, or texts tokenised before.
         vocabulary: the known words.
-        max_tokens: longer documents are cut there; `Dataset.truncated` counts them.
+        max_tokens: longer documents are cut there; `Dataset.truncated` counts them, and
+            `Dataset.spans_cut` the marked spans that are cut with them. Queries are not.
         line_breaks: HTML line breaks are white space, for examples.
 
     Returns:
@@ -162,7 +200,7 @@ def encode(
         ([3, 1, 2, 3], ['A', 'good', 'film', '.'])
     """
     documents: list[Document] = []
-    truncated = 0
+    truncated = spans_cut = 0
     for text in texts:
         if isinstance(text, Example):
             [text] = tokenise([text], line_breaks=line_breaks)
@@ -170,17 +208,26 @@ def encode(
         lengths = cut([len(sentence) for sentence in text.sentences], max_tokens)
         truncated += sum(lengths) < len(tokens)
         tokens = tokens[: sum(lengths)]
-        documents.append(
-            Document(
-                text.id,
-                text.label,
-                np.array(vocabulary.indices(tokens), dtype=np.int64),
-                np.array(lengths, dtype=np.int64),
-                tokens,
-                text.sentence_texts[: len(lengths)],
-            )
+        document = Document(
+            text.id,
+            text.label,
+            np.array(vocabulary.indices(tokens), dtype=np.int64),
+            np.array(lengths, dtype=np.int64),
+            tokens,
+            text.sentence_texts[: len(lengths)],
         )
-    return Dataset(documents, truncated)
+        if text.query is not None:
+            spans, lost = cut_spans(text.spans, len(tokens))
+            spans_cut += lost
+            document = replace(
+                document,
+                query_ids=np.array(vocabulary.indices(text.query), dtype=np.int64),
+                query_tokens=text.query,
+                answers=np.array(text.answers, dtype=np.int64) if text.answers else None,
+                spans=as_pairs(spans) if spans else None,
+            )
+        documents.append(document)
+    return Dataset(documents, truncated, spans_cut=spans_cut)
 
 
 def prepare(
@@ -190,6 +237,8 @@ def prepare(
     progress: Callable[[int, int], None] | None = None,
 ) -> PreparedCorpus:
     """Tokenise a corpus once, collect the vocabulary of train and dev, and encode the splits.
+
+    Texts and their queries share the vocabulary.
 
     Args:
         corpus: the texts.
@@ -220,7 +269,12 @@ def prepare(
             texts[split] = [t for t in found if config.fits([len(s) for s in t.sentences])]
             too_long[split] = len(found) - len(texts[split])
     vocabulary = Vocabulary.build(
-        (words for split in ("train", "dev") for text in texts[split] for words in text.sentences),
+        (
+            words
+            for split in ("train", "dev")
+            for text in texts[split]
+            for words in (*text.sentences, text.query or ())
+        ),
         min_count=config.min_count,
         lower_case=config.lower_case,
     )
@@ -257,14 +311,35 @@ def collate(documents: Sequence[Document]) -> DocumentBatch:
 
     Returns:
         The batch, on the CPU.
+
+    Raises:
+        DataError: some of the documents have a query and some have none.
     """
-    return DocumentBatch(
+    batch = DocumentBatch(
         ids=torch.tensor([document.id for document in documents]),
         labels=torch.tensor([document.label for document in documents]),
         token_ids=_concatenate([document.token_ids for document in documents]),
         document_lengths=torch.tensor([len(document) for document in documents]),
         sentence_lengths=_concatenate([document.sentence_lengths for document in documents]),
         sentence_counts=torch.tensor([len(document.sentence_lengths) for document in documents]),
+    )
+    queries = [document.query_ids for document in documents if document.query_ids is not None]
+    if not queries:
+        return batch
+    if len(queries) < len(documents):
+        alone = next(document.id for document in documents if document.query_ids is None)
+        raise DataError(
+            f"document {alone}: given no query, needed one, as others of its batch have"
+        )
+    batch = batch._replace(
+        query_ids=_concatenate(queries), query_lengths=torch.tensor([len(q) for q in queries])
+    )
+    answers = [document.answers for document in documents]
+    if all(own is None for own in answers):
+        return batch
+    return batch._replace(
+        answers=_concatenate([own for own in answers if own is not None]),
+        answer_counts=torch.tensor([0 if own is None else len(own) for own in answers]),
     )
 
 

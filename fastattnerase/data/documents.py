@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -26,6 +26,12 @@ class Document:
         sentence_lengths: `[M]`, int64, words of each sentence, none 0; they add to `N`.
         tokens: the `N` words, as in the text.
         sentences: the `M` sentences' texts.
+        query_ids: `[Q]`, int64, the second text as indices; None where there is none.
+        query_tokens: its words, as in the text; None where there is none.
+        answers: `[A]`, int64, the classes that are allowed, at least one, in order; None where all
+            are.
+        spans: `[K, 2]`, int64, words that are marked: the first, and the one after the last; None
+            where the data mark none.
     """
 
     id: int
@@ -34,6 +40,10 @@ class Document:
     sentence_lengths: npt.NDArray[np.int64]
     tokens: list[str]
     sentences: list[str]
+    query_ids: npt.NDArray[np.int64] | None = None
+    query_tokens: list[str] | None = None
+    answers: npt.NDArray[np.int64] | None = None
+    spans: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -78,6 +88,16 @@ class StoredDocuments(Sequence[Document]):
         self._text = self._open("text")  # UTF-8 of the words and sentences, a line each
         self._word_ends = self._open("word_text_ends")  # [B], where a document's words end
         self._text_ends = self._open("text_ends")  # [B], where its sentences end
+        self.has_queries = (folder / "query_ends.npy").exists()
+        if self.has_queries:
+            self._query_ids = self._open("query_ids")  # [Q]
+            self._query_ends = self._open("query_ends")  # [B]
+            self._query_text = self._open("query_text")  # UTF-8 of the words, a line each
+            self._query_text_ends = self._open("query_text_ends")  # [B]
+            self._answers = self._open("answers")  # [A]
+            self._answer_ends = self._open("answer_ends")  # [B]; none of a document: all allowed
+            self._spans = self._open("spans")  # [2K]
+            self._span_ends = self._open("span_ends")  # [B]
 
     def _open(self, name: str) -> npt.NDArray[Any]:
         path = self.folder / f"{name}.npy"
@@ -104,6 +124,22 @@ class StoredDocuments(Sequence[Document]):
             for begin in range(0, len(column), _PIECE):
                 yield column[begin : begin + _PIECE]
 
+    def query_numbers(self) -> Iterator[npt.NDArray[Any]]:
+        """Stream what belongs to queries, in pieces: all lengths, then all numbers, of each kind.
+
+        The kinds are queries' words, answers that are allowed, and spans. Nothing without queries.
+        """
+        if not self.has_queries:
+            return
+        for ends, column in (
+            (self._query_ends, self._query_ids),
+            (self._answer_ends, self._answers),
+            (self._span_ends, self._spans),
+        ):
+            yield np.diff(ends, prepend=0)
+            for begin in range(0, len(column), _PIECE):
+                yield column[begin : begin + _PIECE]
+
     def __len__(self) -> int:
         return len(self._ids)
 
@@ -125,18 +161,39 @@ class StoredDocuments(Sequence[Document]):
         sentences = slice(*self._range(self._sentence_ends, index))
         start, end = self._range(self._text_ends, index)
         middle = int(self._word_ends[index])
-        return Document(
+        document = Document(
             int(self._ids[index]),
             int(self._labels[index]),
             self._token_ids[words].astype(np.int64),
             self._sentence_lengths[sentences].astype(np.int64),
-            self._lines(start, middle),
-            self._lines(middle, end),
+            _lines(self._text[start:middle]),
+            _lines(self._text[middle:end]),
         )
+        return self._with_query(document, index) if self.has_queries else document
 
-    def _lines(self, start: int, end: int) -> list[str]:
-        return bytes(self._text[start:end]).decode("utf-8", "surrogatepass").split("\n")[:-1]
+    def _with_query(self, document: Document, index: int) -> Document:
+        """Add the second text of a document, and what belongs to it."""
+        query, answers, spans, text = (
+            column[slice(*self._range(ends, index))]
+            for column, ends in (
+                (self._query_ids, self._query_ends),
+                (self._answers, self._answer_ends),
+                (self._spans, self._span_ends),
+                (self._query_text, self._query_text_ends),
+            )
+        )
+        return replace(
+            document,
+            query_ids=query.astype(np.int64),
+            query_tokens=_lines(text),
+            answers=answers.astype(np.int64) if len(answers) else None,
+            spans=spans.astype(np.int64).reshape(-1, 2) if len(spans) else None,
+        )
 
     @staticmethod
     def _range(ends: npt.NDArray[np.int64], index: int) -> tuple[int, int]:
         return (int(ends[index - 1]) if index else 0), int(ends[index])
+
+
+def _lines(text: npt.NDArray[np.uint8]) -> list[str]:
+    return bytes(text).decode("utf-8", "surrogatepass").split("\n")[:-1]

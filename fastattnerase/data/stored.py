@@ -8,7 +8,7 @@ import json
 import multiprocessing
 import os
 import shutil
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from hashlib import blake2b
@@ -19,12 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fastattnerase.data.config import DataConfig
-from fastattnerase.data.corpus import find_classes, no_rows, read_rows
+from fastattnerase.data.corpus import Row, find_classes, no_rows, read_rows
 from fastattnerase.data.dataset import Dataset, PreparedCorpus, count_dropped, cut, load_vectors
 from fastattnerase.data.documents import StoredDocuments
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.examples import NO_LABEL, Example
+from fastattnerase.data.queries import LeftOut
 from fastattnerase.data.splits import LEFT_OUT, SPLITS, draw_splits
+from fastattnerase.data.stored_queries import QUERY_COLUMNS, QueryWriter, pack_query, words_of
 from fastattnerase.data.tokens import tokenise
 from fastattnerase.data.vocabulary import Vocabulary
 
@@ -48,6 +50,8 @@ _COLUMNS: dict[str, type[np.generic]] = {
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
+# Id, sentence lengths, words, sentences, packed query (empty without one).
+_Document = tuple[int, list[int], list[str], list[str], str]
 
 
 def prepare_stored(
@@ -134,7 +138,7 @@ class _Rows(NamedTuple):
     ids: Ints
     labels: list[str]  # strings shared between rows
     given: Ints
-    dropped: Counter[str]
+    dropped: LeftOut
 
 
 class _Part(NamedTuple):
@@ -146,27 +150,37 @@ class _Part(NamedTuple):
     words: Ints  # [T], indices into `forms`
     forms: list[str]  # distinct words, in the case of the text
     texts: list[str]  # [S]
+    queries: list[str]  # [B], packed; empty without queries
     sentence_ends: Ints  # [B]
     word_ends: Ints  # [S]
 
     @classmethod
     def of(
-        cls, ids: Ints, lengths: Ints, counts: Ints, words: Ints, forms: list[str], texts: list[str]
+        cls,
+        ids: Ints,
+        lengths: Ints,
+        counts: Ints,
+        words: Ints,
+        forms: list[str],
+        texts: list[str],
+        queries: list[str],
     ) -> _Part:
-        return cls(ids, lengths, counts, words, forms, texts, np.cumsum(counts), np.cumsum(lengths))
+        ends = np.cumsum(counts), np.cumsum(lengths)
+        return cls(ids, lengths, counts, words, forms, texts, queries, *ends)
 
     def sentence_lengths(self, index: int) -> list[int]:
         end = self.sentence_ends[index]
         return self.lengths[end - self.counts[index] : end].tolist()  # type: ignore[no-any-return]
 
-    def document(self, index: int) -> tuple[list[int], list[str], list[str]]:
-        """Give the sentence lengths, words and sentences of a document."""
+    def document(self, index: int) -> tuple[list[int], list[str], list[str], str]:
+        """Give the sentence lengths, words, sentences and packed query of a document."""
         end = int(self.sentence_ends[index])
         begin = end - int(self.counts[index])
         lengths = self.lengths[begin:end].tolist()
         last = int(self.word_ends[end - 1]) if end else 0
         words = [self.forms[form] for form in self.words[last - sum(lengths) : last].tolist()]
-        return lengths, words, self.texts[begin:end]
+        query = self.queries[index] if self.queries else ""
+        return lengths, words, self.texts[begin:end], query
 
 
 def _lines(texts: Sequence[str]) -> bytes:
@@ -174,33 +188,33 @@ def _lines(texts: Sequence[str]) -> bytes:
     return "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")
 
 
-def _make_part(path: Path, examples: Sequence[Example], config: DataConfig) -> None:
+def _make_part(path: Path, rows: Sequence[Row], config: DataConfig) -> None:
     """Tokenise the texts of a shard and write it."""
     forms: dict[str, int] = {}
-    ids, lengths, counts, words, texts = [], [], [], [], []
-    for text in tokenise(examples, **config.tokenisation):
+    ids, lengths, counts, words, texts, queries = [], [], [], [], [], []
+    examples = (Example(row.id, row.text, NO_LABEL, row.query) for row in rows)
+    for row, text in zip(rows, tokenise(examples, **config.tokenisation), strict=True):
         ids.append(text.id)
         counts.append(len(text.sentences))
         lengths += [len(sentence) for sentence in text.sentences]
         words += [forms.setdefault(w, len(forms)) for s in text.sentences for w in s]
         texts += text.sentence_texts
+        if text.query is not None:
+            queries.append(pack_query(row, text))
     arrays = [np.array(values, dtype=np.int64) for values in (ids, lengths, counts, words)]
-    _write_part(path, _Part.of(arrays[0], arrays[1], arrays[2], arrays[3], list(forms), texts))
+    numbers = arrays[0], arrays[1], arrays[2], arrays[3]
+    _write_part(path, _Part.of(*numbers, list(forms), texts, queries))
 
 
 def _write_part(path: Path, part: _Part) -> None:
     partial = path.with_suffix(".partial")
-    forms, texts = (np.frombuffer(_lines(x), dtype=np.uint8) for x in (part.forms, part.texts))
+    text = {"forms": part.forms, "texts": part.texts, "queries": part.queries}
+    arrays: dict[str, Any] = {
+        name: getattr(part, name) for name in ("ids", "lengths", "counts", "words")
+    }
+    arrays |= {name: np.frombuffer(_lines(x), dtype=np.uint8) for name, x in text.items() if x}
     with open(partial, "wb") as file:
-        np.savez(
-            file,
-            ids=part.ids,
-            lengths=part.lengths,
-            counts=part.counts,
-            words=part.words,
-            forms=forms,
-            texts=texts,
-        )
+        np.savez(file, **arrays)
         file.flush()
         os.fsync(file.fileno())
     os.replace(partial, path)
@@ -210,7 +224,9 @@ def _read_part(path: Path) -> _Part:
     with np.load(path, allow_pickle=False) as file:
         text = [
             file[name].tobytes().decode("utf-8", "surrogatepass").split("\n")[:-1]
-            for name in ("forms", "texts")
+            if name in file
+            else []  # shards without queries
+            for name in ("forms", "texts", "queries")
         ]
         return _Part.of(file["ids"], file["lengths"], file["counts"], file["words"], *text)
 
@@ -291,7 +307,11 @@ class _Preparation:
         unknown = sorted(
             {x for x, d in zip(rows.labels, drawn, strict=True) if d >= 0} - set(known)
         )
-        if unknown:
+        if unknown and self.config.query_column is not None:
+            unseen = np.array([label not in known for label in rows.labels]) & (drawn >= 0)  # [B]
+            rows.dropped["unseen_answer"] = int(unseen.sum())
+            drawn[unseen] = LEFT_OUT
+        elif unknown:
             raise DataError(
                 f"dev and test rows: given labels {', '.join(map(repr, unknown))}, needed the "
                 f"training rows' classes, {', '.join(map(repr, classes))}"
@@ -300,7 +320,7 @@ class _Preparation:
         self._finish(rows, drawn, classes)
 
     def _scan(self) -> _Rows:
-        dropped: Counter[str] = Counter()
+        dropped = LeftOut()
         ids, labels, given = [], [], []
         shared: dict[str, str] = {}
         for row in self._track(read_rows(self.config, dropped), "reading rows", None):
@@ -333,27 +353,24 @@ class _Preparation:
         left = [(chunk, path) for chunk, path in pairs if not path.exists()]
         remaining = {row for chunk, _ in left for row in chunk}
         if remaining:
-            rows = (row for row in read_rows(self.config, Counter()) if row.id in remaining)
+            rows = (row for row in read_rows(self.config, LeftOut()) if row.id in remaining)
             tracked = self._track(rows, "tokenising", len(remaining))
-            jobs = (
-                (path, [Example(r.id, r.text, NO_LABEL) for r in itertools.islice(tracked, len(c))])
-                for c, path in left
-            )
+            jobs = ((path, list(itertools.islice(tracked, len(chunk)))) for chunk, path in left)
             if self.workers == 1:
-                for path, examples in jobs:
-                    _make_part(path, examples, self.config)
+                for path, part in jobs:
+                    _make_part(path, part, self.config)
             else:
                 self._in_processes(jobs)
         for path in paths:
             self._register(path)
 
-    def _in_processes(self, jobs: Iterator[tuple[Path, list[Example]]]) -> None:
+    def _in_processes(self, jobs: Iterator[tuple[Path, list[Row]]]) -> None:
         # Fresh processes: a fork would copy locks that other threads hold.
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(self.workers, mp_context=context) as pool:
             running: set[Future[None]] = set()
-            for path, examples in jobs:
-                running.add(pool.submit(_make_part, path, examples, self.config))
+            for path, part in jobs:
+                running.add(pool.submit(_make_part, path, part, self.config))
                 if len(running) > self.workers:  # texts in memory: one shard more than workers
                     done, running = wait(running, return_when=FIRST_COMPLETED)
                     for future in done:
@@ -373,8 +390,8 @@ class _Preparation:
                 if not self.config.fits(part.sentence_lengths(index)):
                     self.too_long.add(row)
 
-    def _documents(self, ids: Ints) -> Iterator[tuple[int, list[int], list[str], list[str]]]:
-        """Give the id, sentence lengths, words and sentences of documents."""
+    def _documents(self, ids: Ints) -> Iterator[_Document]:
+        """Give the id, sentence lengths, words, sentences and packed query of documents."""
         order = np.argsort(self.ids, kind="stable")
         found = order[np.searchsorted(self.ids, ids, sorter=order)]
         places = zip(
@@ -400,7 +417,11 @@ class _Preparation:
                 kept = np.array([row not in self.too_long for row in ids.tolist()], dtype=bool)
             chosen[split] = ids[kept]
             too_long[split] = int((~kept).sum())
-        seen = (w for split in SPLITS[:2] for _, _, w, _ in self._documents(chosen[split]))
+        seen = (
+            words + words_of(query)
+            for split in SPLITS[:2]
+            for _, _, words, _, query in self._documents(chosen[split])
+        )
         total = len(chosen["train"]) + len(chosen["dev"])
         vocabulary = Vocabulary.build(
             self._track(seen, "counting words", total),
@@ -416,8 +437,10 @@ class _Preparation:
         for split in SPLITS:
             documents = self._documents(chosen[split])
             tracked = self._track(documents, f"encoding {split}", len(chosen[split]))
-            truncated = self._write_split(split, tracked, vocabulary, label_of)
+            truncated, spans_cut = self._write_split(split, tracked, vocabulary, label_of, known)
             counts[split] = [truncated, too_long[split]]
+            if config.query_column is not None:
+                counts[split].append(spans_cut)
         description = {
             "identity": self.identity,
             "classes": classes,
@@ -436,21 +459,24 @@ class _Preparation:
     def _write_split(
         self,
         split: str,
-        documents: Iterator[tuple[int, list[int], list[str], list[str]]],
+        documents: Iterator[_Document],
         vocabulary: Vocabulary,
         label_of: dict[int, int],
-    ) -> int:
-        """Write one split; give how many documents were cut."""
+        classes: dict[str, int],
+    ) -> tuple[int, int]:
+        """Write one split; give how many documents and how many spans were cut."""
         folder = self.folder / split
         folder.mkdir(exist_ok=True)
         truncated = 0
         ends = dict.fromkeys(("document", "sentence", "word_text", "text"), 0)
+        columns = _COLUMNS if self.config.query_column is None else _COLUMNS | QUERY_COLUMNS
         with contextlib.ExitStack() as stack:
             column = {
                 name: stack.enter_context(_Column(folder / f"{name}.npy", dtype))
-                for name, dtype in _COLUMNS.items()
+                for name, dtype in columns.items()
             }
-            for row, lengths, words, texts in documents:
+            queries = QueryWriter(vocabulary, classes, lambda name, own: column[name].append(own))
+            for row, lengths, words, texts, query in documents:
                 kept = cut(lengths, self.config.max_tokens)
                 truncated += sum(kept) < len(words)
                 words, texts = words[: sum(kept)], texts[: len(kept)]
@@ -466,4 +492,6 @@ class _Preparation:
                 column["text"].append(np.frombuffer(lines + sentences, dtype=np.uint8))
                 for name, end in ends.items():
                     column[f"{name}_ends"].append([end])
-        return truncated
+                if query:
+                    queries.write(query, len(words))
+        return truncated, queries.spans_cut

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -27,12 +27,18 @@ class TokenisedText:
         label: the example's class.
         sentences: for each sentence its words, at least one, in the case of the text.
         sentence_texts: for each sentence its text.
+        query: the words of the second text; None where there is none.
+        answers: the example's, the classes that are allowed; None where all are.
+        spans: the example's, words of the text that are marked.
     """
 
     id: int
     label: int
     sentences: list[list[str]]
     sentence_texts: list[str]
+    query: list[str] | None = None
+    answers: tuple[int, ...] | None = None
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 def has_words(text: str, *, line_breaks: bool = True, sentences: str = "rules") -> bool:
@@ -102,7 +108,7 @@ def tokenise(
 
     Words are spaCy's tokens of a language without white space; sentences end where its rule-based
     sentencizer, or a pipeline's parser, says, on the text's own case. Sentences without words are
-    left out.
+    left out. A query is cut into words alike.
 
     Args:
         examples: the texts.
@@ -127,17 +133,27 @@ def tokenise(
         [["L'", 'ami', "n'", 'est', 'pas', 'là', '.']]
     """
     cutter = find_language(sentences, language)
+    cut_text: Callable[[str], Iterable[tuple[list[str], str]]]
     if cutter is None:
-        for example in examples:
-            words = example.text.split()
-            cut = [words] if words else []
-            yield TokenisedText(example.id, example.label, cut, [" ".join(w) for w in cut])
-        return
-    cut_text = _Rules(cutter) if sentences == "rules" else partial(_by_pipeline, cutter)
+        cut_text, line_breaks = _by_spaces, False  # there `<br />` is two words
+    else:
+        cut_text = _Rules(cutter) if sentences == "rules" else partial(_by_pipeline, cutter)
     for example in examples:
         pairs = [pair for pair in cut_text(_clean(example.text, line_breaks)) if pair[0]]
         found, texts = [words for words, _ in pairs], [text for _, text in pairs]
-        yield TokenisedText(example.id, example.label, found, texts)
+        query = None
+        if example.query is not None:
+            parts = cut_text(_clean(example.query, line_breaks))
+            query = [word for words, _ in parts for word in words]
+        yield TokenisedText(
+            example.id, example.label, found, texts, query, example.answers, example.spans
+        )
+
+
+def _by_spaces(text: str) -> list[tuple[list[str], str]]:
+    """Cut a text at white space: one sentence."""
+    words = text.split()
+    return [(words, " ".join(words))]
 
 
 def _by_pipeline(cutter: Language, text: str) -> Iterator[tuple[list[str], str]]:

@@ -200,7 +200,8 @@ def test_collate() -> None:
     assert batch.document_lengths.tolist() == [5, 0, 1]
     assert batch.sentence_lengths.tolist() == [3, 2, 1]
     assert batch.sentence_counts.tolist() == [2, 0, 1]
-    assert {tensor.dtype for tensor in batch} == {torch.int64}
+    assert {tensor.dtype for tensor in batch if tensor is not None} == {torch.int64}
+    assert batch.query_ids is None
     empty = collate(dataset_of("").documents)
     assert {tensor.dtype for tensor in empty} == {torch.int64}
     assert empty.token_ids.shape == (0,)

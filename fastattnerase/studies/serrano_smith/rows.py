@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
 from fastattnerase.data import DataConfig
 from fastattnerase.data.corpus import read_rows
+from fastattnerase.data.queries import LeftOut
 from fastattnerase.extras import needs
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith.study import CorpusSpec
@@ -41,7 +41,7 @@ def write_rows(corpus: CorpusSpec, config: DataConfig, path: Path) -> None:
     plain = dataclasses.replace(config, classes=None)
 
     def rows() -> Iterator[tuple[int, str, str, str]]:
-        for row in read_rows(plain, Counter()):
+        for row in read_rows(plain, LeftOut()):
             label = row.label
             if pattern is not None:
                 match = pattern.search(label)
