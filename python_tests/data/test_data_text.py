@@ -203,7 +203,7 @@ def test_collate() -> None:
     assert {tensor.dtype for tensor in batch if tensor is not None} == {torch.int64}
     assert batch.query_ids is None
     empty = collate(dataset_of("").documents)
-    assert {tensor.dtype for tensor in empty} == {torch.int64}
+    assert {tensor.dtype for tensor in empty if tensor is not None} == {torch.int64}
     assert empty.token_ids.shape == (0,)
 
 
