@@ -15,8 +15,8 @@ import fastattnerase
 
 FILES = ("extras", "fields", "item_texts", "lazy", "problem", "sources")
 PARTS = (
-    "cli", "data", "explanation", "mi", "models", "rankings", "reference", "report", "runs",
-    "statistics", "studies",
+    "cli", "data", "explanation", "measures", "mi", "models", "rankings", "reference", "report",
+    "runs", "statistics", "studies",
 )  # fmt: skip
 MODULES = [
     module.name

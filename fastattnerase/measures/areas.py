@@ -15,19 +15,23 @@ class Areas(NamedTuple):
     """Mean curve over prefixes by normalised length, and the area under it.
 
     Attributes:
-        grid: `[G]`, fractions of the items erased, from 0 to 1.
+        grid: `[G]`, fractions of the items erased.
         mean: `[G]`, the mean over instances of their curves there.
         area: `∫ mean`, which is the mean of `values`; NaN without instances.
         values: `[N]`, the area under the curve of each instance.
+        curves: `[N, G]`, the curve of each instance on the grid.
     """
 
     grid: Floats
     mean: Floats
     area: float
     values: Floats
+    curves: Floats
 
 
-def areas(curves: ArrayLike, offsets: ArrayLike, *, points: int = 101) -> Areas:
+def areas(
+    curves: ArrayLike, offsets: ArrayLike, *, points: int = 101, grid: ArrayLike | None = None
+) -> Areas:
     """Average curves over prefixes of instances of different lengths, and measure their areas.
 
     An instance's curve goes through `(k / n, c_k)` for `k = 0 … n`, `c_k` being the quantity after
@@ -38,14 +42,15 @@ def areas(curves: ArrayLike, offsets: ArrayLike, *, points: int = 101) -> Areas:
         curves: `[T]`, the `n + 1` values of each instance one after another, finite.
         offsets: `[N + 1]`, integers: where each instance begins in `curves`, and the end of the
             last.
-        points: of the grid, at least 2. Default: every hundredth.
+        points: of an even grid from 0 to 1, at least 2. Default: every hundredth.
+        grid: `[G]`, fractions in [0, 1] in its place.
 
     Returns:
-        The mean curve and the areas.
+        The curves on the grid, their mean and the areas.
 
     Raises:
         ValueError: offsets that do not end where curves do, or with fewer than two values of an
-            instance; values that are not finite; fewer than two points.
+            instance; values that are not finite; fewer than two points; a fraction out of [0, 1].
 
     Example:
         >>> from fastattnerase.measures.areas import areas
@@ -63,13 +68,17 @@ def areas(curves: ArrayLike, offsets: ArrayLike, *, points: int = 101) -> Areas:
         raise ValueError("offsets: given an instance of fewer than two values, needed its n + 1")
     if not np.isfinite(values).all():
         raise ValueError("curves: given NaN or infinity, needed finite values")
-    grid = np.linspace(0, 1, points)
-    count = len(bounds) - 1
-    total, area = np.zeros(points), np.zeros(count)
-    for number in range(count):
-        curve = values[bounds[number] : bounds[number + 1]]  # [n + 1]
-        steps = len(curve) - 1
-        area[number] = (curve.sum() - (curve[0] + curve[-1]) / 2) / steps
-        total += np.interp(grid, np.arange(steps + 1) / steps, curve)
-    mean = total / count if count else np.full(points, np.nan)
-    return Areas(grid, mean, float(area.mean()) if count else float("nan"), area)
+    places = np.linspace(0, 1, points) if grid is None else np.asarray(grid, dtype=np.float64)
+    if not ((places >= 0) & (places <= 1)).all():
+        raise ValueError(f"grid: given {places.tolist()!s:.60}, needed fractions in [0, 1]")
+    steps = np.diff(bounds) - 1  # [N]
+    if not len(steps):
+        nothing = np.empty((0, len(places)))
+        return Areas(places, np.full(len(places), np.nan), float("nan"), np.empty(0), nothing)
+    first, last = values[bounds[:-1]], values[bounds[1:] - 1]  # [N]
+    area = (np.add.reduceat(values, bounds[:-1]) - (first + last) / 2) / steps
+    at = places * steps[:, None]  # [N, G]: items erased there
+    before = np.minimum(at.astype(np.int64), steps[:, None] - 1)
+    low = bounds[:-1, None] + before
+    found = values[low] + (at - before) * (values[low + 1] - values[low])  # [N, G]
+    return Areas(places, found.mean(axis=0), float(area.mean()), area, found)

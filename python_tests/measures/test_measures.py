@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fastattnerase.measures.areas import areas
+from fastattnerase.measures.lasting import lasting
 from fastattnerase.measures.skill import skill
 
 NEVER = float("nan")
@@ -90,4 +91,51 @@ def test_areas_refuse_what_is_no_curve() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             areas(curves, offsets, points=points)
+    with pytest.raises(ValueError, match=r"grid: given \[0.0, 1.5\], needed fractions in \[0, 1\]"):
+        areas([0.0, 1.0], [0, 2], grid=[0, 1.5])
     assert np.isnan(areas([], [0]).area)
+    assert areas([], [0], grid=[0, 0.5]).curves.shape == (0, 2)
+
+
+def test_curves_on_a_grid_of_ones_own() -> None:
+    """Two items 4, 2, 1 and one item 0, 8, at a tenth, a half and the end."""
+    found = areas([4, 2, 1, 0, 8], [0, 3, 5], grid=[0.1, 0.5, 1])
+    np.testing.assert_allclose(found.curves, [[3.6, 2, 1], [0.8, 4, 8]])
+    np.testing.assert_allclose(found.mean, [2.2, 3, 4.5])
+
+
+def test_lasting_changes_by_hand() -> None:
+    """c_0 … c_n of instances with what is to be found: first, stays, undone."""
+    cases = {
+        "0111": (1, 1, False),  # changed for good by the first item
+        "0110": (1, 1, False),  # the end alone gives the decision back, as the bias does
+        "01011": (1, 3, True),
+        "01001": (1, 4, True),  # and only nothing left changes it for good
+        "01000": (1, -1, True),  # nothing does
+        "0001": (3, 3, False),
+        "0000": (-1, -1, False),
+        "01": (1, 1, False),
+        "00": (-1, -1, False),
+        "0010": (2, 2, False),
+    }
+    changed = [bit == "1" for bits in cases for bit in bits]
+    offsets = np.concatenate([[0], np.cumsum([len(bits) for bits in cases])])
+    found = lasting(changed, offsets)
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == list(cases.values())
+    with pytest.raises(ValueError, match="needed 0 to 2"):
+        lasting([False, True], [0, 3])
+    with pytest.raises(ValueError, match="an instance of fewer than two values"):
+        lasting([False, True], [0, 1, 2])
+    assert [len(column) for column in lasting([], [0])] == [0, 0, 0]
+
+
+def test_lasting_changes_against_looking_at_every_prefix() -> None:
+    rng = np.random.default_rng(4)
+    lengths = rng.integers(1, 9, 200)
+    instances = [[False, *(rng.random(n) < 0.6)] for n in lengths]
+    found = lasting(np.concatenate(instances), np.concatenate([[0], np.cumsum(lengths + 1)]))
+    for row, (n, changed) in enumerate(zip(lengths, instances, strict=True)):
+        first = next((k for k in range(1, n + 1) if changed[k]), -1)
+        stays = next((k for k in range(1, n) if all(changed[k:n])), n if changed[n] else -1)
+        undone = 0 < first < n and not all(changed[first:n])
+        assert (found.first[row], found.stays[row], found.undone[row]) == (first, stays, undone)

@@ -27,6 +27,7 @@ from fastattnerase.studies.serrano_smith.config import (
 )
 from fastattnerase.studies.serrano_smith.instance_tables import ERASED, INSTANCES, MULTI, SINGLE
 from fastattnerase.studies.serrano_smith.item_table import of_items
+from fastattnerase.studies.serrano_smith.prefixes import QUANTITIES, curves, lasting_flips
 
 with needs("text"):
     import pyarrow as pa
@@ -83,6 +84,7 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
     w = fae.sweep(
         batch,
         rankings=(*RANKINGS, least_first, *config.rankings),
+        curves=QUANTITIES,
         orders=True,
         seed=config.seed,
         random_orders=config.random_orders,
@@ -129,8 +131,11 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
     return tables | {
         "instances": instances,
         "single": _single(alone, config, rows, ids),
-        "multi": _multi(w, config, kept, rows, n, offsets, weights),
+        "multi": _multi(
+            w, config, kept, rows, n, offsets, weights, lasting_flips(batch, w, config, kept)
+        ),
         "erased": _erased(alone, config, rows),
+        "curves": curves(w, config, kept, rows),
     }
 
 
@@ -290,6 +295,7 @@ def _multi(
     n: Ints,
     offsets: Ints,
     weights: Floats,
+    lasting: Ints,
 ) -> pa.Table:
     first_flip = as_ints(w.prefixes.first_flip)[:, kept]  # [R, K]
     flip_label = as_ints(w.prefixes.flip_label)[:, kept]
@@ -321,6 +327,8 @@ def _multi(
                     np.where(flips, items / n[kept], never),
                     np.where(flips, mass[row], never),
                     items / smallest,
+                    # The smallest set says nothing of what is erased after it.
+                    pa.array(lasting[row]) if row < len(lasting) else pa.nulls(len(kept)),
                 ],
                 schema=MULTI,
             )

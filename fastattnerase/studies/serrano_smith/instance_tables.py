@@ -77,10 +77,29 @@ MULTI = pa.schema(
         ("fraction", pa.float64()),
         ("mass", pa.float64()),
         ("gap", pa.float64()),
+        ("stays_changed", pa.int64()),
+    ]
+)
+# Fractions of the items erased at which curves are kept: finer where most decisions change.
+PLACES = tuple(percent / 100 for percent in (*range(10), *range(10, 101, 5)))
+CURVES = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("ranking", pa.string()),
+        ("js_area", pa.float64()),
+        ("js", pa.list_(pa.float32(), len(PLACES))),
+        ("label_prob_area", pa.float64()),
+        ("label_prob", pa.list_(pa.float32(), len(PLACES))),
     ]
 )
 # The last marks a part as complete.
-SCHEMAS = {"multi": MULTI, "single": SINGLE, "erased": ERASED, "instances": INSTANCES}
+SCHEMAS = {
+    "multi": MULTI,
+    "single": SINGLE,
+    "erased": ERASED,
+    "curves": CURVES,
+    "instances": INSTANCES,
+}
 
 
 def schemas(config: Config) -> dict[str, pa.Schema]:

@@ -80,8 +80,13 @@ def join(results: Sequence[Result], folder: Path, *, name: str, report: Report =
     }
     if not rundir.begin(folder, state, name=name, about={"classes": first.run.classes}):
         config, sizes = first.run.config, [result.counts.analysed for result in results]
-        for table, schema in tracked(list(schemas(config).items()), len(schemas(config)), TABLES,
-                                     report):  # fmt: skip
+        # Runs of versions that lacked a table leave it out of what they are joined to.
+        kinds = [
+            (table, schema)
+            for table, schema in schemas(config).items()
+            if all((result.folder / f"{table}.parquet").exists() for result in results)
+        ]
+        for table, schema in tracked(kinds, len(kinds), TABLES, report):
             _concatenate(results, folder, table, schema)
         if (first.folder / DOCUMENTS).exists():
             shutil.copyfile(first.folder / DOCUMENTS, folder / DOCUMENTS)

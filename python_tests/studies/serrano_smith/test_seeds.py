@@ -139,7 +139,7 @@ def test_the_joined_run_holds_all_instances(joined: Result, results: list[Result
     assert joined.run.name == "FLANnoenc on Films (2)"
     assert joined.seeds == (3, 5)
     assert "seed" not in joined.run.source["model_config"]
-    for table in ("instances", "multi", "single", "erased"):
+    for table in ("instances", "multi", "single", "erased", "curves"):
         whole, parts = joined.table(table), [result.table(table) for result in of_model]
         assert len(whole) == sum(map(len, parts))
         pd.testing.assert_frame_equal(whole.iloc[: len(parts[0])], parts[0])
