@@ -80,6 +80,69 @@ class ReweighedProblem:
     validate: bool = True
 
 
+# Permutation p of the weights is the order of number 2^33 + p of the ranking `random`, which nobody
+# draws; the value of `kFirstPermutation` in `params.h`.
+FIRST_PERMUTATION = 2**33
+
+
+@dataclass(eq=False)
+class PermutedProblem:
+    """A batch with a linear head whose weights are permuted `P` times; fields as of `Problem`."""
+
+    values: Tensor  # [T, H, D]
+    offsets: Tensor  # [B + 1]
+    attention: Tensor  # [T, H]
+    is_scores: bool
+    head_weight: Tensor  # [C, H, D]
+    head_bias: Tensor  # [C] or [B, C]
+    ids: Tensor  # [B]
+    permutations: int  # P
+    seed: int
+    validate: bool = True
+
+    def as_problem(self) -> Problem:
+        """The sweep without rankings of the same items, as checks and instances are made of."""
+        return Problem(
+            self.values,
+            self.offsets,
+            self.attention,
+            self.is_scores,
+            self.head_weight,
+            self.head_bias,
+            self.ids,
+            (),
+            (),
+            seed=self.seed,
+            validate=self.validate,
+        )
+
+
+@dataclass
+class PermutedOutputs:
+    """What permuted weights do, allocated by the caller; "real" as of `Outputs`."""
+
+    label: Tensor  # [B], int64: the original decision
+    probabilities: Tensor  # [B, C], real
+    status: Tensor  # [B], int64
+    tvd: Tensor  # [P, B], real
+    flips: Tensor  # [B], int64: permutations with another decision
+
+    @classmethod
+    def allocate(
+        cls, values: Tensor, offsets: Tensor, num_classes: int, permutations: int
+    ) -> PermutedOutputs:
+        """Allocate what permuting the weights of values [T, H, D] and offsets [B + 1] gives."""
+        B = offsets.shape[0] - 1
+        real = torch.float64 if values.dtype == torch.float64 else torch.float32
+        return cls(
+            values.new_empty(B, dtype=torch.int64),
+            values.new_empty((B, num_classes), dtype=real),
+            values.new_empty(B, dtype=torch.int64),
+            values.new_empty((permutations, B), dtype=real),
+            values.new_empty(B, dtype=torch.int64),
+        )
+
+
 # "real" is float64 where the values are float64, else float32.
 ResultType = Literal["integer", "real", "double"]
 

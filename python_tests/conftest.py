@@ -78,6 +78,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     elif "runner" in metafunc.fixturenames:
         names = [name for name in _tally.required if not runners.cases_only(name)]
         metafunc.parametrize("runner", names, indirect=True)
+    elif "permuter" in metafunc.fixturenames:
+        names = [name for name in _tally.required if runners.permutes(name)]
+        metafunc.parametrize("permuter", names, indirect=True)
     elif "cpu_variant" in metafunc.fixturenames:
         variants = [*_C.cpu_variants_built(), "wide"]
         metafunc.parametrize("cpu_variant", variants, indirect=True)
@@ -134,6 +137,13 @@ def scope(nodeid: str) -> str:
 @pytest.fixture
 def runner(request: pytest.FixtureRequest) -> Runner:
     """One backend, with the device its tensors have to be on."""
+    _here(request.node, request.param)
+    return runners.load(request.param, GPU)
+
+
+@pytest.fixture
+def permuter(request: pytest.FixtureRequest) -> Runner:
+    """One backend of those that permute weights."""
     _here(request.node, request.param)
     return runners.load(request.param, GPU)
 

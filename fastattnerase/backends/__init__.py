@@ -60,22 +60,24 @@ def backends() -> dict[str, list[str]]:
     return {name: list(_entry(name).reasons) for name in dict.fromkeys((*_MODULES, *_ENTRIES))}
 
 
-def choose(name: str, device_type: str, problem: Problem | None = None) -> Backend:
-    """Find the backend for a problem on a device.
+def choose(
+    name: str, device_type: str, problem: Problem | None = None, operator: str = "sweep"
+) -> Backend:
+    """Find the backend for a problem on a device, one that has the operator.
 
     A named backend is taken or refused, with its reasons; "auto" takes the first that can run.
-    Without a problem only the device counts.
+    Without a problem only the device and the operator count.
     """
     if name == "auto":
         for candidate in _AUTO_CUDA if device_type == "cuda" else _AUTO_OTHER:
-            backend, reasons = _fits(candidate, device_type, problem)
+            backend, reasons = _fits(candidate, device_type, problem, operator)
             if backend is not None and not reasons:
                 return backend
         raise RuntimeError(
             f"backend: given tensors on {device_type!r}, needed a device that a backend takes; "
             "move the batch to the CPU"
         )
-    backend, reasons = _fits(name, device_type, problem)
+    backend, reasons = _fits(name, device_type, problem, operator)
     if backend is None or reasons:
         raise RuntimeError(
             f"backend: given {name!r}, needed one that can run this: {'; '.join(reasons)}"
@@ -83,7 +85,9 @@ def choose(name: str, device_type: str, problem: Problem | None = None) -> Backe
     return backend
 
 
-def _fits(name: str, device_type: str, problem: Problem | None) -> tuple[Backend | None, list[str]]:
+def _fits(
+    name: str, device_type: str, problem: Problem | None, operator: str
+) -> tuple[Backend | None, list[str]]:
     """Find the backend, and the reasons why it cannot run this."""
     entry = _entry(name)
     backend = entry.backend
@@ -92,4 +96,6 @@ def _fits(name: str, device_type: str, problem: Problem | None) -> tuple[Backend
     if device_type not in backend.devices:
         takes = " or ".join(backend.devices)
         return backend, [f"it takes tensors on {takes}, these are on {device_type}"]
+    if not hasattr(backend, operator):
+        return backend, [f"it has no {operator}"]
     return backend, backend.unsupported(problem) if problem is not None else []

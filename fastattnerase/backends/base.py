@@ -6,7 +6,13 @@ from typing import Protocol
 
 from torch import Tensor
 
-from fastattnerase.problem import Outputs, PooledProblem, Problem
+from fastattnerase.problem import (
+    Outputs,
+    PermutedOutputs,
+    PermutedProblem,
+    PooledProblem,
+    Problem,
+)
 
 
 class Backend(Protocol):
@@ -26,3 +32,10 @@ class Backend(Protocol):
 
     def pooled_prefixes(self, problem: PooledProblem, pooled: Tensor) -> None:
         """Fill `pooled` [M, H, D] with the renormalised averages over the survivors."""
+
+
+class PermutingBackend(Backend, Protocol):
+    """A backend that permutes weights too; not every one does."""
+
+    def permute(self, problem: PermutedProblem, out: PermutedOutputs) -> None:
+        """Fill all results of `out`."""

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from fastattnerase.backends.checks import check_contents, check_weights
-from fastattnerase.backends.reference_sweep import sweep
-from fastattnerase.problem import Outputs, PooledProblem, Problem, ReweighedProblem
+from fastattnerase.backends.reference_sweep import is_invalid, sweep
+from fastattnerase.problem import (
+    FIRST_PERMUTATION,
+    Outputs,
+    PermutedOutputs,
+    PermutedProblem,
+    PooledProblem,
+    Problem,
+    ReweighedProblem,
+)
+from fastattnerase.rankings.random import random_order
+from fastattnerase.reference.instance import Instance, LinearInstance
+from fastattnerase.reference.permuted import fill_invalid, permute_instance
 from fastattnerase.reference.pooled import pooled_prefixes
 from fastattnerase.reference.reweighed import reweighed
 
-P = TypeVar("P", Problem, PooledProblem, ReweighedProblem)
+P = TypeVar("P", Problem, PermutedProblem, PooledProblem, ReweighedProblem)
 
 
 class ReferenceBackend:
@@ -60,6 +72,29 @@ class ReferenceBackend:
         result = torch.empty_like(logits, device="cpu")
         reweighed(on_cpu, result)
         logits.copy_(result)
+
+    def permute(self, problem: PermutedProblem, out: PermutedOutputs) -> None:
+        """Fill all results with what permuted weights do."""
+        on_cpu = _on_cpu(problem)
+        whole = on_cpu.as_problem()
+        if problem.validate:
+            check_contents(whole)
+        results = PermutedOutputs(
+            **{name: torch.empty_like(t, device="cpu") for name, t in vars(out).items()}
+        )
+        for index in range(len(on_cpu.ids)):
+            if is_invalid(whole, index):
+                fill_invalid(whole, results, index)
+            else:
+                instance = LinearInstance(whole, index)
+                permute_instance(instance, partial(_draw, problem.seed, instance), results, index)
+        for name, tensor in vars(results).items():
+            getattr(out, name).copy_(tensor)
+
+
+def _draw(seed: int, instance: Instance, p: int) -> Tensor:
+    """Draw permutation `p` of an instance's items: an order [n]."""
+    return random_order(seed, FIRST_PERMUTATION + p, instance.id, instance.n)
 
 
 def _on_cpu(problem: P) -> P:

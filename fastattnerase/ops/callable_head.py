@@ -38,13 +38,13 @@ def sweep_callable(
     """Do what the sweep operator does, with a head that is any callable."""
     if max_bytes < 1:
         raise ValueError(f"max_bytes: given {max_bytes}, needed 1 or more")
-    with torch.inference_mode(False), torch.no_grad(), _left_as_found(batch):
+    with torch.inference_mode(False), torch.no_grad(), left_as_found(batch):
         sweep = _CallableSweep(batch, plan, wants, seed, keep, backend, validate, max_bytes)
         return sweep.outputs()
 
 
 @contextmanager
-def _left_as_found(batch: AttentionBatch) -> Iterator[None]:
+def left_as_found(batch: AttentionBatch) -> Iterator[None]:
     """Put the head in evaluation mode; afterwards its mode and the random state are as before."""
     modules = list(batch.head.modules()) if isinstance(batch.head, nn.Module) else []
     training = [module for module in modules if module.training]

@@ -7,15 +7,18 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from fastattnerase.backends import choose
+from fastattnerase.backends.base import PermutingBackend
 from fastattnerase.backends.reference import BACKEND as REFERENCE
 from fastattnerase.ops.own_rankings import own_scores
 from fastattnerase.problem import (
+    PermutedOutputs,
+    PermutedProblem,
     PooledProblem,
     Problem,
     RankingKind,
@@ -41,7 +44,9 @@ _SPELLED = {
 }
 
 
-def _arguments(record: type[Problem | PooledProblem | ReweighedProblem]) -> list[str]:
+def _arguments(
+    record: type[Problem | PooledProblem | PermutedProblem | ReweighedProblem],
+) -> list[str]:
     """Spell the fields of a record as arguments of an operator, in their order."""
     return [f"{_SPELLED[str(field.type)]} {field.name}" for field in fields(record)]
 
@@ -66,6 +71,11 @@ _LIBRARY.define(
 *_WEIGHED, _VALIDATE = _arguments(ReweighedProblem)
 _LIBRARY.define(
     f"reweigh({', '.join(_WEIGHED)}, str backend, {_VALIDATE}) -> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+*_ITEMS, _VALIDATE = _arguments(PermutedProblem)
+_LIBRARY.define(
+    f"permute({', '.join(_ITEMS)}, str backend, {_VALIDATE}) -> Tensor[]",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
@@ -138,8 +148,28 @@ def _reweigh_fake(*args: Any) -> Tensor:
     return logits
 
 
+def _permute(*args: Any) -> list[Tensor]:
+    *inputs, backend, validate = args
+    inputs.append(validate)
+    problem = PermutedProblem(*inputs)
+    chosen = choose(backend, problem.values.device.type, operator="permute")
+    _log("permute", chosen.name, problem, "attention", "head_weight")
+    results = _permute_fake(*args)
+    cast(PermutingBackend, chosen).permute(problem, PermutedOutputs(*results))
+    return results
+
+
+def _permute_fake(*args: Any) -> list[Tensor]:
+    values, offsets, head_weight, permutations = args[0], args[1], args[4], args[7]
+    out = PermutedOutputs.allocate(values, offsets, head_weight.shape[0], permutations)
+    return list(vars(out).values())
+
+
 def _log(
-    op: str, backend: str, problem: Problem | PooledProblem | ReweighedProblem, *names: str
+    op: str,
+    backend: str,
+    problem: Problem | PooledProblem | PermutedProblem | ReweighedProblem,
+    *names: str,
 ) -> None:
     """Log a call with the shapes and dtypes of its largest tensors, where that is asked for."""
     if LOG.isEnabledFor(logging.DEBUG):
@@ -152,12 +182,15 @@ _LIBRARY.impl("sweep", _sweep, "CompositeExplicitAutograd")
 _LIBRARY.impl("own_scores", own_scores, "CompositeExplicitAutograd")
 _LIBRARY.impl("pooled_prefixes", _pooled_prefixes, "CompositeExplicitAutograd")
 _LIBRARY.impl("reweigh", _reweigh, "CompositeExplicitAutograd")
+_LIBRARY.impl("permute", _permute, "CompositeExplicitAutograd")
 _library.register_fake("fastattnerase::sweep", _sweep_fake, lib=_LIBRARY)
 _library.register_fake("fastattnerase::own_scores", _own_scores_fake, lib=_LIBRARY)
 _library.register_fake("fastattnerase::pooled_prefixes", _pooled_prefixes_fake, lib=_LIBRARY)
 _library.register_fake("fastattnerase::reweigh", _reweigh_fake, lib=_LIBRARY)
+_library.register_fake("fastattnerase::permute", _permute_fake, lib=_LIBRARY)
 
 sweep_op = torch.ops.fastattnerase.sweep.default
 own_scores_op = torch.ops.fastattnerase.own_scores.default
 pooled_prefixes_op = torch.ops.fastattnerase.pooled_prefixes.default
 reweigh_op = torch.ops.fastattnerase.reweigh.default
+permute_op = torch.ops.fastattnerase.permute.default

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.ops.functions import rank
-
-# Permutation p is the order of number 2^33 + p of the ranking "random", which nobody draws.
-FIRST_PERMUTATION = 2**33
+from fastattnerase.ops.plan import plan_rankings
+from fastattnerase.ops.sweeps import DEFAULT_MAX_BYTES, run
+from fastattnerase.problem import BIT, FIRST_PERMUTATION
 
 
 def permutation_order(batch: AttentionBatch, permutation: int, *, seed: int = 0) -> Tensor:
@@ -38,15 +40,35 @@ def permutation_order(batch: AttentionBatch, permutation: int, *, seed: int = 0)
     """
     if permutation < 0:
         raise ValueError(f"permutation: given {permutation}, needed 0 or more")
-    nothing = torch.zeros(batch.num_items, 1)  # what is permuted has no part in the order
-    blank = AttentionBatch(
+    return rank(_blank(batch), "random", seed=seed, order=FIRST_PERMUTATION + permutation)
+
+
+def permutation_orders(
+    batch: AttentionBatch, permutations: int, seed: int, most: int
+) -> Iterator[tuple[slice, Tensor]]:
+    """Draw permutations as `permutation_order` does, at most `most` at a time.
+
+    Yields their numbers as a slice, and the orders [m, T], int64, on the CPU.
+    """
+    blank = _blank(batch)
+    for begin in range(0, permutations, most):
+        end = min(begin + most, permutations)
+        plan = plan_rankings(blank, ("random",), end - begin, FIRST_PERMUTATION + begin)
+        out = run(blank, plan, BIT["order"], seed, False, "auto", True, DEFAULT_MAX_BYTES)
+        assert out.order is not None  # asked for
+        yield slice(begin, end), out.order
+
+
+def _blank(batch: AttentionBatch) -> AttentionBatch:
+    """Keep of a batch what random orders depend on: instances of the same ids and lengths."""
+    nothing = torch.zeros(batch.num_items, 1)
+    return AttentionBatch(
         nothing,
         batch.offsets.cpu(),
         weights=nothing[:, 0],
         head_weight=torch.zeros(2, 1),
         ids=batch.ids.cpu(),
     )
-    return rank(blank, "random", seed=seed, order=FIRST_PERMUTATION + permutation)
 
 
 def permuted(

@@ -286,6 +286,66 @@ class MinimalFlipSet(_Record):
 
 
 @dataclass(eq=False, repr=False)
+class PermutedWeights(_Record):
+    """What permuting the attention weights within each instance does to its output.
+
+    Axes: `B` instances, `P` permutations, `C` classes; reals are float64 where the values are,
+    else float32.
+
+    Attributes:
+        tvd: [P, B], real: total variation distance `½ Σ_c |p_c − p'_c|` of the class probabilities
+            under each permutation from the original ones, 0 to 1; NaN where something is not
+            finite.
+        flips: [B], int64: the number of permutations under which the decision is another, -1
+            where something is not finite.
+        label: [B], int64: the original decision, -1 where something is not finite.
+        probabilities: [B, C], real: of the original decision, NaN where it is not finite.
+        status: [B], int64: bits of `Status`.
+        offsets: [B + 1], int64: where each instance's items begin.
+    """
+
+    tvd: Tensor
+    flips: Tensor
+    label: Tensor
+    probabilities: Tensor
+    status: Tensor
+    offsets: Tensor
+
+    @property
+    def median(self) -> Tensor:
+        """[B], real: the median of `tvd` over the permutations, of an even number the mean of two.
+
+        Computed at each use.
+        """
+        P = len(self.tvd)
+        ascending = self.tvd.sort(0).values  # [P, B], NaN last
+        return (ascending[(P - 1) // 2] + ascending[P // 2]) / 2
+
+    def to_pandas(self) -> DataFrame:
+        """Make a table with a row per instance; single permutations stay out.
+
+        Columns: instance (the row of the batch), n, label, status, status_names, median (of the
+        total variation distance), flips, permutations.
+        """
+        B = len(self.label)
+        return _table(
+            {
+                "instance": torch.arange(B),
+                "n": self.offsets.diff(),
+                "label": self.label,
+                "status": self.status,
+                "median": self.median,
+                "flips": self.flips,
+                "permutations": torch.full((B,), len(self.tvd)),
+            }
+        )
+
+    def __repr__(self) -> str:
+        """Counts and shapes."""
+        return self._shown(permutations=len(self.tvd), instances=len(self.label))
+
+
+@dataclass(eq=False, repr=False)
 class Sweep(_Record, Generic[SingleT, MinimalT]):
     """All results of one read of the values.
 

@@ -37,8 +37,7 @@ def run(
     max_bytes: int,
 ) -> Outputs:
     """Run the sweep operator on a batch."""
-    if not 0 <= seed < 2**63:
-        raise ValueError(f"seed: given {seed}, needed 0 to 2^63 - 1")
+    check_seed(seed)
     if validate is None:
         validate = batch.device.type == "cpu"
     if batch.head is not None:
@@ -70,6 +69,11 @@ def _place_own(batch: AttentionBatch, plan: Plan, seed: int, validate: bool) -> 
     scores = compute(*batch.packed, *batch.linear_head, batch.ids, names, seed, validate)
     for i, row in enumerate(plan.unplaced):
         plan.place(row, scores[i])
+
+
+def check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed: given {seed}, needed 0 to 2^63 - 1")
 
 
 def check_batch(batch: AttentionBatch) -> None:

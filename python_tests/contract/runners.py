@@ -44,6 +44,11 @@ def cases_only(name: str) -> bool:
     return name in served.SERVERS
 
 
+def permutes(name: str) -> bool:
+    """Whether a backend permutes weights, `fae.permute`."""
+    return name == "reference"
+
+
 def absent(name: str) -> str:
     """Why this machine cannot run a variant; empty where it can."""
     variant = name.removeprefix("cpu-")

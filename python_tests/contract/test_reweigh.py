@@ -15,8 +15,8 @@ from contract.cases import CASES, build
 from contract.harness import same
 from contract.oracle import Instance
 from contract.public import batch_of, ragged
-from fastattnerase.ops.permutations import FIRST_PERMUTATION, permutation_order, permuted
-from fastattnerase.problem import Problem
+from fastattnerase.ops.permutations import permutation_order, permuted
+from fastattnerase.problem import FIRST_PERMUTATION, Problem
 from fastattnerase.rankings.random import random_order
 
 KINDS = [
