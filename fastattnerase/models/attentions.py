@@ -44,3 +44,25 @@ class AdditiveAttention(Attention):
         """Score items: `[T, D]` float32 → `[T]` float32."""
         hidden = torch.tanh(self.project(values))  # [T, A]
         return torch.squeeze(self.context(hidden), -1)  # [T]
+
+
+class QueryAttention(nn.Module, ABC):
+    """The base of attention with a query: every item is scored with its sequence's query."""
+
+    @abstractmethod
+    def forward(self, values: Tensor, query: Tensor, instance: Tensor) -> Tensor:
+        """Score items.
+
+        Args:
+            values: `[T, D]`, float32.
+            query: `[B, D]`, float32.
+            instance: `[T]`, int64, the sequence of each item.
+
+        Returns:
+            `[T]`, float32.
+        """
+
+
+QUERY_ATTENTIONS: Registry[Callable[[int, ModelConfig], QueryAttention]] = Registry(
+    "attention with a query"
+)

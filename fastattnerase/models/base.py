@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.data.dataset import Dataset, DocumentBatch, batches_in_order
 from fastattnerase.data.vocabulary import Vocabulary
-from fastattnerase.models.attentions import ATTENTIONS
+from fastattnerase.models.attentions import ATTENTIONS, QUERY_ATTENTIONS
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.encoders import ENCODERS
 from fastattnerase.models.errors import ModelError
@@ -32,6 +32,7 @@ class ModelOutput(NamedTuple):
         scores: `[T]`, float32, its scores, before the softmax or what stands in its place.
         lengths: `[B]`, int64, items of each document: sentences (han) or words (others).
         weights: `[T]`, float32, its weights.
+        query: `[B, D]`, float32, the query's vector; None of models without one.
     """
 
     logits: Tensor
@@ -39,16 +40,21 @@ class ModelOutput(NamedTuple):
     scores: Tensor
     lengths: Tensor
     weights: Tensor
+    query: Tensor | None = None
 
 
 class Attended(NamedTuple):
-    """What an attention layer gives: averages `[B, D]`, values, scores, weights and lengths."""
+    """What an attention layer gives: averages `[B, D]`, values, scores, weights and lengths.
+
+    And the query that it attended with, `[B, D]`.
+    """
 
     vectors: Tensor
     values: Tensor
     scores: Tensor
     weights: Tensor
     lengths: Tensor
+    query: Tensor | None = None
 
 
 @contextmanager
@@ -65,14 +71,26 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 class AttentionLayer(nn.Module):
-    """An encoder, attention over what it gives, and the weighted sum: `c = Σ a_i h_i`."""
+    """An encoder, attention over what it gives, and the weighted sum: `c = Σ a_i h_i`.
 
-    def __init__(self, input_size: int, config: ModelConfig) -> None:
+    Args:
+        input_size: width of the items.
+        config: the parts.
+        with_query: whether attention reads a query.
+    """
+
+    def __init__(self, input_size: int, config: ModelConfig, *, with_query: bool = False) -> None:
         super().__init__()
         self.encoder = ENCODERS[config.encoder](input_size, config)
         self.output_size = self.encoder.output_size
-        self.attention = ATTENTIONS[config.attention](self.output_size, config)
+        self.with_query = with_query
+        self.attention = self.new_attention(config)
         self.mechanism = MECHANISMS[config.mechanism](config)
+
+    def new_attention(self, config: ModelConfig) -> nn.Module:
+        """Make the layer's attention, with random parameters."""
+        parts = QUERY_ATTENTIONS if self.with_query else ATTENTIONS
+        return parts[config.attention](self.output_size, config)
 
     def forward(self, inputs: Tensor, lengths: Tensor, keys: Tensor) -> Attended:
         """Encode and attend.
@@ -84,16 +102,22 @@ class AttentionLayer(nn.Module):
         """
         return self.attend(self.encoder(inputs, lengths), lengths, keys)
 
-    def attend(self, values: Tensor, lengths: Tensor, keys: Tensor) -> Attended:
-        """Attend to encoded items `[T, D]`."""
-        scores = self.attention(values)  # [T]
+    def attend(
+        self, values: Tensor, lengths: Tensor, keys: Tensor, query: Tensor | None = None
+    ) -> Attended:
+        """Attend to encoded items `[T, D]`, with the query of each sequence `[B, D]` if any."""
+        if query is None:
+            scores = self.attention(values)  # [T]
+        else:
+            instance = torch.arange(len(lengths), device=lengths.device)  # [B]
+            scores = self.attention(values, query, instance.repeat_interleave(lengths))  # [T]
         weights = self.mechanism(scores, lengths, keys)  # [T]
         vectors = segment_pool(values, weights, lengths)  # [B, D]
-        return Attended(vectors, values, scores, weights, lengths)
+        return Attended(vectors, values, scores, weights, lengths, query)
 
 
 class AttentionClassifier(nn.Module, ABC):
-    """The base of FLAN and HAN: word embeddings, attention layers, a linear classifier.
+    """The base of all classifiers: word embeddings, attention layers, a linear classifier.
 
     Args:
         config: parts and sizes.
@@ -191,15 +215,22 @@ class AttentionClassifier(nn.Module, ABC):
             The logits, and what the last attention layer saw.
         """
         words = self.embedding_dropout(words)  # [T, E]
-        vectors, values, scores, weights, lengths = self._attend(words, batch)
+        found = self._attend(words, batch)
         if self.config.dropout_style == "code":
-            logits = self.output_dropout(self.classifier(vectors))  # [B, C]
+            logits = self.output_dropout(self._decode(found.vectors, found.query))  # [B, C]
         else:
-            logits = self.classifier(self.output_dropout(vectors))  # [B, C]
+            logits = self._decode(self.output_dropout(found.vectors), found.query)  # [B, C]
         if self.config.head == "sigmoid":
             # sigmoid(z) is the softmax of (0, z), and so are their losses.
             logits = torch.cat([torch.zeros_like(logits), logits], 1)  # [B, 2]
-        return ModelOutput(logits, values, scores, lengths, weights)
+        return ModelOutput(
+            logits, found.values, found.scores, found.lengths, found.weights, found.query
+        )
+
+    def _decode(self, vectors: Tensor, query: Tensor | None) -> Tensor:
+        """From averages `[B, D]` to logits `[B, C]`."""
+        logits: Tensor = self.classifier(vectors)
+        return logits
 
     def head(self) -> tuple[Tensor, Tensor]:
         """Give the linear head as weight `[C, D]` and bias `[C]`, a copy without gradient."""
@@ -243,20 +274,29 @@ class AttentionClassifier(nn.Module, ABC):
 
         if device is not None:
             self.to(device)
-        weight, bias = self.head()  # [C, D], [C]
+        engine_head = self._engine_head()
         for documents in batches_in_order(dataset, batch_tokens):
+            documents = documents.to(self.classifier.weight.device)
             with evaluating(self):
-                output = self(documents.to(weight.device))
+                output = self(documents)
+                values, head = engine_head(output, documents)
             batch = AttentionBatch(
-                output.values,
+                values,
                 offsets_of(output.lengths),
                 scores=output.scores if self.erases_scores else None,
                 weights=None if self.erases_scores else output.weights,
-                head_weight=weight,
-                head_bias=bias,
-                ids=documents.ids.to(weight.device),
+                ids=documents.ids,
+                **head,
             )
             yield batch, output.logits
+
+    def _engine_head(self) -> Callable[[ModelOutput, DocumentBatch], tuple[Tensor, dict[str, Any]]]:
+        """Give what makes, of what was computed for a batch, the engine's values and head.
+
+        The head is that of now, whatever the model is trained to later.
+        """
+        weight, bias = self.head()  # [C, D], [C]
+        return lambda output, _: (output.values, {"head_weight": weight, "head_bias": bias})
 
     def attention_batches(
         self,

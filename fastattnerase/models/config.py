@@ -11,6 +11,7 @@ from fastattnerase.fields import wrong_choices
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.registry import require_parts
 
+CNN_WIDTHS = (1, 3, 5, 7, 15)  # Wen, Subbalakshmi and Yang's; Jain & Wallace's lack the last
 _LARGEST = 65_536  # width or depth: more is a slip of the pen, and no memory holds it
 
 
@@ -25,12 +26,13 @@ class ModelConfig:
     Attributes:
         kind: Kind of model: `flan`, one attention layer over words; `han`, from words to sentences
             to the document; `sequence`, as `flan`, but with start and end markers that only the
-            encoder reads.
+            encoder reads; `pair`, as `sequence`, with a second text, the query, which attention
+            and the decoder read.
         encoder: Encoder: `rnn` (bidirectional GRU), `bilstm`, `conv` (filters of width 3 and 5),
-            `cnn` (filters of width 1, 3, 5, 7 and 15), `mlp` (a layer on each word) or `noenc`
+            `cnn` (filters of the widths of `cnn_widths`), `mlp` (a layer on each word) or `noenc`
             (none).
         attention: How items are scored: `additive`, `deep` (layers of ReLU), `dot` (a learned
-            vector) or `uniform` (all alike).
+            vector, of `pair` the query's) or `uniform` (all alike).
         embedding_size: Width of the word embeddings; that of the word vectors where these are
             given.
         hidden_size: Units of each direction of `rnn` and `bilstm`, filters of each width of `conv`
@@ -39,7 +41,7 @@ class ModelConfig:
             output.
         attention_depth: Layers of deep attention after its first, the scoring one included.
         attention_scaled: Whether dot attention divides scores by the square root of the encoder's
-            width.
+            width; with a query it always does.
         activation: Activation of the `mlp` encoder: `tanh` or `relu`.
         mechanism: From scores to weights: `softmax`, `gumbel` (softmax with noise) or `sparsemax`.
         temperature: Temperature of Gumbel-softmax.
@@ -50,6 +52,10 @@ class ModelConfig:
             weights (straight-through estimator).
         head: Output layer: `softmax`, a logit for each class; or, for two classes, `sigmoid`, one
             logit.
+        decoder: What makes logits of a `pair`: `tanh`, a hidden layer over the average of the text
+            and the query (Jain & Wallace's), for which there is no smallest set that flips;
+            `linear`, of the average alone; or `query`, linear in the average and in the query.
+        cnn_widths: Widths of the filters of `cnn`, odd, with commas between.
         dropout_embedding: Dropout rate of the word embeddings.
         dropout_sentence: Dropout rate of the sentence vectors of `han`.
         dropout_output: Dropout rate in the classification layer.
@@ -80,6 +86,8 @@ class ModelConfig:
     gumbel_evaluation: Literal["off", "on"] = "off"
     gumbel_hard: bool = False
     head: Literal["softmax", "sigmoid"] = "softmax"
+    decoder: Literal["tanh", "linear", "query"] = "tanh"
+    cnn_widths: tuple[int, ...] = CNN_WIDTHS
     dropout_embedding: float = 0.4445
     dropout_sentence: float = 0.2202
     dropout_output: float = 0.3457
@@ -90,6 +98,13 @@ class ModelConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "cnn_widths", tuple(self.cnn_widths))  # JSON gives lists
+        odd = all(width % 2 == 1 and 0 < width <= _LARGEST for width in self.cnn_widths)
+        if not self.cnn_widths or not odd:
+            raise ModelError(
+                f"cnn_widths: given {self.cnn_widths}, needed at least one odd number, each from 1 "
+                f"to {_LARGEST:,}"
+            )
         for name in ("embedding_size", "hidden_size", "attention_size", "attention_depth"):
             value = getattr(self, name)
             if value is not None and not 1 <= value <= _LARGEST:
@@ -108,11 +123,24 @@ class ModelConfig:
             raise ModelError(f"temperature: given {self.temperature}, needed a positive number")
         for problem in wrong_choices(self):
             raise ModelError(problem)
-        require_parts(self.to_dict())
+        require_parts(asdict(self))
+        if self.kind == "pair" and self.head == "sigmoid":
+            raise ModelError("head: given sigmoid with kind pair, needed softmax")
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the configuration as a dictionary for JSON."""
-        return asdict(self)
+        """Give the configuration as a dictionary for JSON.
+
+        `decoder` is there only for pairs, `cnn_widths` only where they are not the usual ones:
+        models and trainings of versions that had no such options open and go on as before.
+        """
+        values = asdict(self)
+        if self.kind != "pair":
+            del values["decoder"]
+        if self.cnn_widths == CNN_WIDTHS:
+            del values["cnn_widths"]
+        else:
+            values["cnn_widths"] = list(self.cnn_widths)
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fastattnerase.models.config import ModelConfig
-from fastattnerase.models.packed import gather, offsets_of
+from fastattnerase.models.packed import gather, offsets_of, segment_pool
 from fastattnerase.models.registry import Registry
 
 
@@ -33,6 +33,31 @@ class Encoder(nn.Module, ABC):
         Returns:
             `[T, output_size]`, float32.
         """
+
+    def summarise(self, states: Tensor, lengths: Tensor) -> Tensor:
+        """Give one vector for each sequence between two markers: the mean of its words' states.
+
+        Recurrent encoders give their last states instead, convolutions the maximum.
+
+        Args:
+            states: `[T + 2B, output_size]`, float32, what `forward` gave for the sequences with a
+                marker before and one after the words.
+            lengths: `[B]`, int64, words of each, without the markers, sum `T`; 0 is allowed.
+
+        Returns:
+            `[B, output_size]`, float32; a mean or maximum of no words is 0.
+
+        Source: Jain & Wallace 2019, code, where the mean is over the padding, too.
+        """
+        share = lengths.clamp(min=1).reciprocal().repeat_interleave(lengths)  # [T]
+        return segment_pool(_without_markers(states, lengths), share, lengths)
+
+
+def _without_markers(states: Tensor, lengths: Tensor) -> Tensor:
+    """Give the words of sequences between two markers: `[T + 2B, D]` → `[T, D]`."""
+    sequence = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)  # [T]
+    place = torch.arange(len(sequence), device=lengths.device) + 2 * sequence + 1  # [T]
+    return gather(states, place)
 
 
 ENCODERS: Registry[Callable[[int, ModelConfig], Encoder]] = Registry("encoder")
@@ -82,6 +107,13 @@ class RecurrentEncoder(Encoder):
             return states[0]
         return gather(torch.cat(states), torch.argsort(torch.cat(items)))  # [T, 2H]
 
+    def summarise(self, states: Tensor, lengths: Tensor) -> Tensor:
+        """Give the last state of each direction: the markers' at either end."""
+        ends = (lengths + 2).cumsum(0)  # [B]
+        ahead, back = gather(states, ends - 1), gather(states, ends - lengths - 2)  # [B, 2H]
+        half = self.output_size // 2
+        return torch.cat([ahead[:, :half], back[:, half:]], 1)  # [B, 2H]
+
 
 @ENCODERS.register("rnn")
 class GRUEncoder(RecurrentEncoder):
@@ -124,15 +156,15 @@ def _groups_of_similar_length(lengths: Tensor) -> list[Tensor]:
 class ConvEncoder(Encoder):
     """Convolutions of width 3 and 5, zeros beyond the ends, ReLU; width 3's channels first."""
 
-    WIDTHS: tuple[int, ...] = (3, 5)
-
-    def __init__(self, input_size: int, config: ModelConfig) -> None:
+    def __init__(
+        self, input_size: int, config: ModelConfig, widths: tuple[int, ...] = (3, 5)
+    ) -> None:
         super().__init__()
-        self.output_size = len(self.WIDTHS) * config.hidden_size
+        self.widths = widths
+        self.output_size = len(widths) * config.hidden_size
         self.dropout = nn.Dropout(config.conv_dropout)
         self.convolutions = nn.ModuleList(
-            nn.Conv1d(input_size, config.hidden_size, width, padding=width // 2)
-            for width in self.WIDTHS
+            nn.Conv1d(input_size, config.hidden_size, width, padding=width // 2) for width in widths
         )
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
@@ -141,7 +173,7 @@ class ConvEncoder(Encoder):
             return values.new_zeros(0, self.output_size)
         # All sequences in one row with a gap of zeros after each, as wide as the widest filter's
         # reach: no padding to the longest sequence, and none sees its neighbour.
-        gap = max(self.WIDTHS) // 2
+        gap = max(self.widths) // 2
         before = torch.arange(len(lengths), device=lengths.device) * gap  # [B]
         index = torch.arange(len(values), device=lengths.device)
         index = index + before.repeat_interleave(lengths)  # [T]
@@ -150,3 +182,14 @@ class ConvEncoder(Encoder):
         row = row.T[None]  # [1, I, L]
         channels = torch.cat([convolution(row) for convolution in self.convolutions], 1)[0]
         return channels.T[index].relu()  # [T, output_size]
+
+    def summarise(self, states: Tensor, lengths: Tensor) -> Tensor:
+        """Give the largest state of the words, feature by feature."""
+        words = _without_markers(states, lengths)  # [T, D]
+        columns = torch.arange(max(1, int(lengths.max())), device=lengths.device)  # [N]
+        real = columns < lengths[:, None]  # [B, N]
+        place = (offsets_of(lengths)[:-1, None] + columns).masked_fill(~real, 0)  # [B, N]
+        if len(words) == 0:
+            return words.new_zeros(len(lengths), self.output_size)
+        # States are ReLU's, so that zeros of the padding are no larger than any.
+        return (gather(words, place) * real[..., None]).amax(1)  # [B, D]

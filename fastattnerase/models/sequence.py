@@ -38,14 +38,34 @@ class SequenceClassifier(AttentionClassifier):
 
     def _attend(self, words: Tensor, batch: DocumentBatch) -> Attended:
         lengths = batch.document_lengths
-        starts, ends = offsets_of(lengths)[:-1], lengths.cumsum(0)  # [B]
-        document = torch.arange(len(lengths), device=lengths.device)  # [B]
-        place = torch.arange(len(words), device=lengths.device)  # [T]
-        place = place + 2 * document.repeat_interleave(lengths) + 1  # [T], among all vectors
-        rows = torch.cat([words, self.markers])  # [T + 2, E]
-        order = place.new_empty(len(words) + 2 * len(lengths))  # [T + 2B]
-        order[place] = torch.arange(len(words), device=lengths.device)
-        order[starts + 2 * document] = len(words)
-        order[ends + 2 * document + 1] = len(words) + 1
-        values = self.words.encoder(gather(rows, order), lengths + 2)  # [T + 2B, D]
+        rows, place = between_markers(words, self.markers, lengths)  # [T + 2B, E], [T]
+        values = self.words.encoder(rows, lengths + 2)  # [T + 2B, D]
         return self.words.attend(gather(values, place), lengths, batch.ids)
+
+
+def between_markers(words: Tensor, markers: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Put a start marker before and an end marker after each packed sequence.
+
+    Args:
+        words: `[T, E]`, float32, packed.
+        markers: `[2, E]`, float32.
+        lengths: `[B]`, int64, sum `T`; 0 is allowed.
+
+    Returns:
+        `[T + 2B, E]`, and where the words are in it, `[T]` int64.
+
+    Example:
+        >>> rows, place = between_markers(torch.ones(1, 1), torch.tensor([[3.], [4.]]),
+        ...                               torch.tensor([1, 0]))
+        >>> rows[:, 0].tolist(), place.tolist()
+        ([3.0, 1.0, 4.0, 3.0, 4.0], [1])
+    """
+    starts, ends = offsets_of(lengths)[:-1], lengths.cumsum(0)  # [B]
+    document = torch.arange(len(lengths), device=lengths.device)  # [B]
+    place = torch.arange(len(words), device=lengths.device)  # [T]
+    place = place + 2 * document.repeat_interleave(lengths) + 1  # [T], among all vectors
+    order = place.new_empty(len(words) + 2 * len(lengths))  # [T + 2B]
+    order[place] = torch.arange(len(words), device=lengths.device)
+    order[starts + 2 * document] = len(words)
+    order[ends + 2 * document + 1] = len(words) + 1
+    return gather(torch.cat([words, markers]), order), place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from fastattnerase.fields import wrong_choices
@@ -18,7 +18,7 @@ class TrainConfig:
     Adam on the cross-entropy; the best epoch is kept. By default that is the one of the best dev
     accuracy, and the learning rate is halved after every epoch without a better one, as in the
     published code of Serrano & Smith 2019; their paper says nothing of halving.
-    `jain_wallace_training` gives the settings of Jain & Wallace.
+    `jain_wallace_training` and `jain_wallace_pair_training` give the settings of Jain & Wallace.
 
     Attributes:
         epochs: Largest number of epochs; with more, a finished training goes on.
@@ -141,4 +141,37 @@ def jain_wallace_training(*, epochs: int = 8, seed: int = 0) -> TrainConfig:
         weight_decay=1e-5,
         class_weights="balanced",
         loss="sum",
+    )
+
+
+def jain_wallace_pair_training(
+    *, epochs: int = 25, batch_size: int = 128, seed: int = 0
+) -> TrainConfig:
+    """Give the training of Jain & Wallace's models of two texts.
+
+    AMSGrad Adam with rate 0.001, weight decay 1e-5 on everything, mean losses, and the epoch of the
+    best dev accuracy, never the first.
+
+    Args:
+        epochs: so many are trained; 100 for bAbI.
+        batch_size: documents of a batch: 128 for SNLI, 90 for the CNN corpus, 50 for bAbI.
+        seed: of the batches.
+
+    Returns:
+        The configuration.
+
+    Source:
+        Jain & Wallace 2019, code.
+
+    Example:
+        >>> jain_wallace_pair_training().attention_weight_decay
+        1e-05
+    """
+    return replace(
+        jain_wallace_training(epochs=epochs, seed=seed),
+        batch_size=batch_size,
+        selection="accuracy",
+        attention_weight_decay=1e-5,
+        class_weights="none",
+        loss="mean",
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastattnerase.data.dataset import Dataset, collate, shuffled_batches
-from fastattnerase.models.attentions import Attention
+from fastattnerase.models.attentions import Attention, QueryAttention
 from fastattnerase.models.base import AttentionClassifier
 from fastattnerase.models.checkpoint import CHECKPOINT, Checkpoint, EpochRecord, State, identity_of
 from fastattnerase.models.config import ModelConfig
@@ -142,7 +142,7 @@ def _optimiser(model: AttentionClassifier, config: TrainConfig) -> torch.optim.O
     attention = {
         parameter
         for module in model.modules()
-        if isinstance(module, Attention)
+        if isinstance(module, (Attention, QueryAttention))
         for parameter in module.parameters()
     }
     trained = [p for p in model.parameters() if p.requires_grad]

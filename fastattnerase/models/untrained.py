@@ -6,7 +6,6 @@ from copy import deepcopy
 
 import torch
 
-from fastattnerase.models.attentions import ATTENTIONS
 from fastattnerase.models.base import AttentionClassifier, AttentionLayer
 
 _OTHER_SEED = 1_000_003  # added to a model's, whose own gives what its training began with
@@ -37,6 +36,6 @@ def with_untrained_attention(
     device = other.classifier.weight.device
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(other.config.seed + _OTHER_SEED if seed is None else seed)
-        last.attention = ATTENTIONS[other.config.attention](last.output_size, other.config)
+        last.attention = last.new_attention(other.config)
     last.attention.to(device).train(other.training)
     return other

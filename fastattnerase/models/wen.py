@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
 from fastattnerase.models.attentions import ATTENTIONS, Attention
-from fastattnerase.models.config import ModelConfig
+from fastattnerase.models.config import CNN_WIDTHS, ModelConfig
 from fastattnerase.models.encoders import ENCODERS, ConvEncoder, Encoder, RecurrentEncoder
 
 HIDDEN = 128
@@ -25,9 +27,10 @@ class LSTMEncoder(RecurrentEncoder):
 
 @ENCODERS.register("cnn")
 class CNNEncoder(ConvEncoder):
-    """Convolutions of width 1, 3, 5, 7 and 15, ReLU; widths in this order."""
+    """Convolutions of the configuration's widths, by default 1, 3, 5, 7 and 15, ReLU, in order."""
 
-    WIDTHS = (1, 3, 5, 7, 15)
+    def __init__(self, input_size: int, config: ModelConfig) -> None:
+        super().__init__(input_size, config, config.cnn_widths)
 
 
 @ENCODERS.register("mlp")
@@ -108,11 +111,14 @@ def jain_wallace_model(
     embedding_size: int = 300,
     hidden_size: int = HIDDEN,
     channels: int = 32,
+    cnn_widths: tuple[int, ...] = CNN_WIDTHS,
+    decoder: Literal["tanh", "linear", "query"] | None = None,
     seed: int = 0,
 ) -> ModelConfig:
     """Configure a model as Wen et al. do, and as Jain & Wallace do where they are silent.
 
-    No dropout; attention half as wide as the encoder's output; a sigmoid head.
+    No dropout; attention half as wide as the encoder's output; a sigmoid head, for two texts
+    softmax.
 
     Args:
         encoder: `bilstm`, `cnn` or `mlp`.
@@ -120,8 +126,11 @@ def jain_wallace_model(
         mechanism: `softmax`, `gumbel` or `sparsemax`.
         embedding_size: width of the word vectors.
         hidden_size: units a direction of the BiLSTM, and units of the MLP.
-        channels: filters of each of the CNN's five widths. 128 by the letter of the paper; Jain &
+        channels: filters of each of the CNN's widths. 128 by the letter of the paper; Jain &
             Wallace have 32.
+        cnn_widths: those widths; Jain & Wallace have 1, 3, 5 and 7.
+        decoder: of a model of two texts (kind `pair`): `tanh` (Jain & Wallace's), `linear` (Wen et
+            al.'s text) or `query`; None for a model of one.
         seed: of the initial parameters.
 
     Returns:
@@ -133,18 +142,22 @@ def jain_wallace_model(
     Example:
         >>> jain_wallace_model("cnn", "dot").attention_size
         80
+        >>> jain_wallace_model("cnn", cnn_widths=(1, 3, 5, 7), decoder="tanh").kind
+        'pair'
     """
     size = channels if encoder == "cnn" else hidden_size
-    width = {"bilstm": 2 * size, "cnn": len(CNNEncoder.WIDTHS) * size}.get(encoder, size)
+    width = {"bilstm": 2 * size, "cnn": len(cnn_widths) * size}.get(encoder, size)
     return ModelConfig(
-        kind="sequence",
+        kind="sequence" if decoder is None else "pair",
+        decoder=decoder or "tanh",
         encoder=encoder,
         attention=attention,
         mechanism=mechanism,
+        cnn_widths=cnn_widths,
         embedding_size=embedding_size,
         hidden_size=size,
         attention_size=max(1, width // 2),
-        head="sigmoid",
+        head="sigmoid" if decoder is None else "softmax",
         dropout_embedding=0.0,
         dropout_sentence=0.0,
         dropout_output=0.0,

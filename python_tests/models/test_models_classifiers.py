@@ -210,4 +210,5 @@ def test_forward_is_embeddings_and_what_follows(
     assert words.equal(model.embedding.weight[batch.token_ids])
     torch.manual_seed(3)
     halves = model.from_embeddings(words, batch)
-    assert all(a.equal(b) for a, b in zip(whole, halves, strict=True))
+    assert whole.query is None
+    assert all(a.equal(b) for a, b in zip(whole[:5], halves[:5], strict=True))

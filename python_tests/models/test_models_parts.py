@@ -190,7 +190,7 @@ def test_embeddings_set_the_width(vocabulary: Vocabulary) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"kind": "tree"}, "kind: given 'tree', needed flan, han or sequence"),
+        ({"kind": "tree"}, "kind: given 'tree', needed flan, han, pair or sequence"),
         ({"encoder": "lstm2"}, "encoder: given 'lstm2', needed bilstm, cnn, conv"),
         ({"attention": "max"}, "attention: given 'max', needed additive, deep, dot"),
     ],
