@@ -70,3 +70,31 @@ def clean_review(text: str) -> list[str]:
         ['great', "it's", 'i', 'good', 'i']
     """
     return re.sub(r"<br\s*/?>", " ", text).lower().translate(_FILTERS).split()
+
+
+_HIDDEN = re.compile(r"\[ ?\* ?\*.*?\* ?\* ?\]")  # MIMIC's [**2151-8-4**], whose marks spaCy cuts
+_RUN = re.compile(r"([^\w\s]|_)(?: ?\1)+")
+
+
+def clean_note(text: str) -> list[str]:
+    """Cut a note of MIMIC into words: what it hides is `<de>`, runs of a mark are one mark.
+
+    Else as `clean_text`: spaCy's tokens, lower case, a token with a digit is `qqq`.
+
+    Example:
+        >>> clean_note("Seen [**2151-8-4**] ------ BP 120 ... OK")
+        ['seen', '<de>', '-', 'bp', 'qqq', '.', 'ok']
+    """
+    words = " ".join(token.text.lower() for token in _tokeniser()(" ".join(text.split())))
+    words = _RUN.sub(r"\1", _HIDDEN.sub(" <de> ", words))
+    return ["qqq" if any(c.isdigit() for c in word) else word for word in words.split()]
+
+
+def clean_words(text: str) -> list[str]:
+    """Cut a text at its spaces, as it is delivered.
+
+    Example:
+        >>> clean_words("Where is  Mary")
+        ['Where', 'is', 'Mary']
+    """
+    return text.split()

@@ -59,7 +59,8 @@ class Corpus:
             `empty_query` those whose query has no word, `answer_not_allowed` those whose label is
             not among the answers that their row allows, `unseen_answer` those whose label no
             training row has.
-        first_dropped: of those three the first row, in a line that names it and what is needed.
+        first_dropped: of data with a query the first row of each of these reasons but
+            `empty_text`, in a line that names it and what is needed.
     """
 
     train: list[Example]
@@ -394,7 +395,14 @@ def _drop(
         if not has_words(row.text, line_breaks=line_breaks, sentences=sentences):
             dropped["empty_text"] += 1
         elif classes is not None and row.label not in classes:
-            dropped["other_label" if row.label else "no_label"] += 1
+            reason = "other_label" if row.label else "no_label"
+            if row.query is None:
+                dropped[reason] += 1
+            else:
+                given = f"label {row.label!r}" if row.label else "no label"
+                dropped.add(
+                    reason, f"{row.where}: given {given}, needed one of {len(classes)} classes"
+                )
         elif row.query is not None and not has_words(
             row.query, line_breaks=line_breaks, sentences=sentences
         ):

@@ -40,6 +40,24 @@ def split_suffix(path: Path) -> tuple[str, str]:
     return (suffixes[-1] if suffixes else ""), compression
 
 
+def find_file(path: Path) -> Path:
+    """Find a file that may be compressed.
+
+    Args:
+        path: its name without compression.
+
+    Returns:
+        The file, or where there is none of that name the first of `.xz`, `.gz` and `.zst` that is
+        there; the name itself where none is.
+
+    Example:
+        >>> find_file(Path("nowhere.csv")).name
+        'nowhere.csv'
+    """
+    names = [path, *(path.with_name(path.name + suffix) for suffix in COMPRESSIONS)]
+    return next((name for name in names if name.exists()), path)
+
+
 def _open_binary(path: Path) -> IO[bytes]:
     compression = split_suffix(path)[1]
     if compression == ".xz":

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from sys import intern
+from typing import Any, NamedTuple
 
 from fastattnerase.data.config import DataConfig
-from fastattnerase.data.corpus import load_corpus
+from fastattnerase.data.corpus import Corpus, load_corpus
 from fastattnerase.data.dataset import PreparedCorpus, encode
 from fastattnerase.data.errors import DataError
-from fastattnerase.data.published import texts
-from fastattnerase.data.published.record import DataPreset
+from fastattnerase.data.examples import Example
+from fastattnerase.data.published import clinical, official, questions, texts
+from fastattnerase.data.published.draws import draw, drawn_corpus
+from fastattnerase.data.published.record import NO_LIMIT, DataPreset
+from fastattnerase.data.queries import cut_spans
 from fastattnerase.data.tokens import tokenise
 from fastattnerase.data.vectors import read_vectors
 from fastattnerase.data.vocabulary import Vocabulary
@@ -28,7 +33,12 @@ _SPLITS = ("train", "dev", "test")
 _TEXTS, _VOCABULARY, _ABOUT = "texts.parquet", "vocabulary.json", "about.json"
 _FORMAT = 1
 
-DATA_PRESETS: dict[str, DataPreset] = {**texts.PRESETS}
+DATA_PRESETS: dict[str, DataPreset] = {
+    **texts.PRESETS,
+    **official.PRESETS,
+    **clinical.PRESETS,
+    **questions.PRESETS,
+}
 
 
 def find_preset(name: str) -> DataPreset:
@@ -54,13 +64,13 @@ def write_preset(
     """Read, clean, filter and split a preset's data, and write them into a folder.
 
     A folder that holds the same already is left as it is. Document frequencies, and with them the
-    vocabulary, are those of the filtered training documents.
+    vocabulary, are those of the training documents, before or after the filters as the preset says.
 
     Args:
         name: of the preset.
         root: the folder with a folder of each data set.
-        folder: where to: `texts.parquet` (columns text, label, split), `vocabulary.json` and, last,
-            `about.json`.
+        folder: where to: `texts.parquet` (columns text, label, split, of two texts query, and where
+            they have them answers and spans), `vocabulary.json` and, last, `about.json`.
         max_tokens: longer documents are cut after so many words, once the filters are through;
             None keeps all.
         max_train: training documents, at most, evenly spaced; dev keeps a fifth of that.
@@ -97,48 +107,34 @@ def write_preset(
             )
         return about
     config = preset.config(Path(root))
-    corpus = load_corpus(config)
+    if preset.answers is not None:
+        config = replace(config, classes=preset.answers(Path(root)))
+    corpus = drawn_corpus(load_corpus(config), preset.draws)
     limits = {
         "train": max_train,
         "dev": None if max_train is None else max(1, max_train // 5),
         "test": max_test,
     }
-    rows: list[dict[str, str]] = []
-    counts: dict[str, dict[str, int]] = {}
+    kept: dict[str, list[_Cleaned]] = {}
+    counted: list[_Cleaned] = []  # the documents whose words are the vocabulary
     left_out: dict[str, int] = {}
-    words: dict[str, list[list[str]]] = {}
     for split in _SPLITS:
-        examples = getattr(corpus, split)
-        cleaned = [preset.clean(example.text) for example in examples]
-        lengths = [len(tokens) for tokens in cleaned]
-        low = min(lengths, default=0) if preset.longer_than is None else preset.longer_than
-        high = max(lengths, default=0) if preset.shorter_than is None else preset.shorter_than
-        kept = [i for i, length in enumerate(lengths) if low < length < high]
-        left_out[split] = len(examples) - len(kept)
-        limit = limits[split]
-        if limit is not None and limit < len(kept):
+        documents = [_clean(example, preset) for example in getattr(corpus, split)]
+        kept[split] = _filter(documents, preset, f"{root}: {preset.title} has no {split} document")
+        left_out[split] = len(documents) - len(kept[split])
+        if split == "train":
+            counted = [document.cut(max_tokens) for document in documents]
+        if split == "test" and preset.test_draw is not None:
+            labels = [document.example.label for document in kept[split]]
+            kept[split] = [kept[split][i] for i in draw(labels, preset.test_draw)]
+        limit, count = limits[split], len(kept[split])
+        if limit is not None and limit < count:
             # Evenly spaced: files can be sorted by class.
-            kept = [kept[i * len(kept) // limit] for i in range(limit)]
-        words[split] = [cleaned[i][:max_tokens] for i in kept]
-        labels = [corpus.classes[examples[i].label] for i in kept]
-        counts[split] = {c: labels.count(c) for c in corpus.classes}
-        rows += [
-            {"text": " ".join(tokens), "label": label, "split": split}
-            for tokens, label in zip(words[split], labels, strict=True)
-        ]
-        if not kept:
-            raise DataError(
-                f"{root}: {preset.title} has no {split} document of more than {low} and fewer than "
-                f"{high} words"
-            )
-    frequency = Counter(word for tokens in words["train"] for word in set(tokens))
-    known = dict.fromkeys(
-        word
-        for tokens in words["train"]
-        for word in tokens
-        if frequency[word] >= preset.min_documents
-    )
-    vocabulary = Vocabulary(list(known))
+            kept[split] = [kept[split][i * count // limit] for i in range(limit)]
+        kept[split] = [document.cut(max_tokens) for document in kept[split]]
+    counted = counted if preset.words_of_all else kept["train"]
+    vocabulary = _vocabulary(counted, corpus.classes, preset)
+    lengths = [len(document.words) for document in kept["train"]]
     about = {
         "format": _FORMAT,
         "options": options,
@@ -146,17 +142,99 @@ def write_preset(
         "note": preset.about,
         "source": config.to_dict() | dict.fromkeys(("path", "train", "dev", "test")),
         "classes": corpus.classes,
-        "documents": counts,
+        "documents": {split: _count(kept[split], corpus) for split in _SPLITS},
         "filtered": left_out,
         "dropped": corpus.dropped,
-        "words": len(known),
-        "mean_length": sum(map(len, words["train"])) / len(words["train"]),
+        "words": len(vocabulary.words),
+        "mean_length": sum(lengths) / len(lengths),
     }
+    if config.query_column is not None:
+        about["first_dropped"] = corpus.first_dropped
+        about["columns"] = _query_columns(config)
+    rows = [
+        document.row(split, corpus.classes, config) for split in _SPLITS for document in kept[split]
+    ]
     folder.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(rows).to_parquet(folder / _TEXTS, index=False, compression="zstd")
     _write_json(folder / _VOCABULARY, vocabulary.to_dict())
     _write_json(folder / _ABOUT, about)
     return about
+
+
+class _Cleaned(NamedTuple):
+    """The words of an example; those of its query, None where it has none."""
+
+    example: Example
+    words: list[str]
+    query: list[str] | None
+
+    def cut(self, max_tokens: int | None) -> _Cleaned:
+        """Keep so many words of the text, and of its marked spans what is left."""
+        if max_tokens is None or len(self.words) <= max_tokens:
+            return self
+        spans, _ = cut_spans(self.example.spans, max_tokens)
+        example = self.example._replace(spans=tuple(spans))
+        return self._replace(words=self.words[:max_tokens], example=example)
+
+    def row(self, split: str, classes: Sequence[str], config: DataConfig) -> dict[str, str]:
+        """Give what is written; the columns are named as `_query_columns` says."""
+        example = self.example
+        row = {"text": " ".join(self.words), "label": classes[example.label], "split": split}
+        if self.query is not None:
+            row["query"] = " ".join(self.query)
+        if config.answers_column is not None:
+            row["answers"] = ";".join(classes[answer] for answer in example.answers or ())
+        if config.spans_column is not None:
+            row["spans"] = ";".join(f"{begin}:{end}" for begin, end in example.spans)
+        return row
+
+
+def _query_columns(config: DataConfig) -> dict[str, str]:
+    """Name the columns of a query, and of what belongs to it, that a data set has."""
+    names = ("query", "answers", "spans")
+    return {f"{n}_column": n for n in names if getattr(config, f"{n}_column") is not None}
+
+
+def _clean(example: Example, preset: DataPreset) -> _Cleaned:
+    # The same word in many texts is kept in memory once.
+    words = [intern(word) for word in preset.clean(example.text)]
+    query = None
+    if example.query is not None:
+        query = [intern(word) for word in preset.clean(example.query)]
+    return _Cleaned(example, words, query)
+
+
+def _filter(documents: list[_Cleaned], preset: DataPreset, nothing: str) -> list[_Cleaned]:
+    """Keep the documents between the preset's lengths; `nothing` begins the error for none."""
+    lengths = [len(document.words) for document in documents]
+    low = min(lengths, default=0) if preset.longer_than is None else preset.longer_than
+    high = max(lengths, default=0) if preset.shorter_than is None else preset.shorter_than
+    kept = [
+        document
+        for document, length in zip(documents, lengths, strict=True)
+        if low < length < high and document.query != []
+    ]
+    if not kept:
+        fewer = "" if high == NO_LIMIT else f" and fewer than {high}"
+        raise DataError(f"{nothing} of more than {low}{fewer} words")
+    return kept
+
+
+def _vocabulary(documents: list[_Cleaned], classes: list[str], preset: DataPreset) -> Vocabulary:
+    """Collect the words that enough texts have, in the order of their occurrence."""
+    texts = [words for document in documents for words in (document.words, document.query or [])]
+    frequency = Counter(word for words in texts for word in set(words))
+    known = dict.fromkeys(
+        word for words in texts for word in words if frequency[word] >= preset.min_documents
+    )
+    if preset.answers_are_words:
+        known |= dict.fromkeys(classes)
+    return Vocabulary(list(known), lower_case=preset.lower_case)
+
+
+def _count(documents: list[_Cleaned], corpus: Corpus) -> dict[str, int]:
+    counts = Counter(document.example.label for document in documents)
+    return {name: counts[label] for label, name in enumerate(corpus.classes)}
 
 
 def read_prepared(
@@ -193,7 +271,9 @@ def read_prepared(
         sentences="spaces",
         line_breaks=False,
         min_count=1,
+        lower_case=vocabulary.lower_case,
         seed=seed,
+        **about.get("columns", {}),
     )
     corpus = load_corpus(config)
     embeddings, found = None, 0

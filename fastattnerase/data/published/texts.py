@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastattnerase.data.cleaning import clean_post, clean_review, clean_sentiment, clean_text
+from fastattnerase.data.cleaning import (
+    clean_post,
+    clean_review,
+    clean_sentiment,
+    clean_text,
+    clean_words,
+)
 from fastattnerase.data.config import DataConfig
-from fastattnerase.data.published.record import DataPreset
+from fastattnerase.data.files import find_file
+from fastattnerase.data.published.record import DataPreset, Draw
 
 
 def _sst(root: Path) -> DataConfig:
@@ -65,8 +72,17 @@ def _psytar(root: Path) -> DataConfig:
     )
 
 
+def _adr(root: Path) -> DataConfig:
+    return DataConfig(
+        train=str(find_file(root / "adr" / "train.csv")),
+        test=str(find_file(root / "adr" / "test.csv")),
+        classes=("0", "1"),
+        fractions=(1.0, 0.0, 0.0),
+    )
+
+
 PRESETS: dict[str, DataPreset] = {
-    "sst": DataPreset("SST", _sst, clean_sentiment, 1, 5, None),
+    "sst": DataPreset("SST", _sst, clean_sentiment, 1, 5, None, words_of_all=False),
     "imdb": DataPreset(
         "IMDB",
         _imdb,
@@ -75,6 +91,7 @@ PRESETS: dict[str, DataPreset] = {
         6,
         400,
         "trained on the official training half but 5,000 reviews, which are the test split",
+        words_of_all=False,
     ),
     "imdb_5k": DataPreset(
         "IMDB 5k",
@@ -84,6 +101,7 @@ PRESETS: dict[str, DataPreset] = {
         6,
         400,
         "5,000 reviews of the official training half, split 64/16/20",
+        words_of_all=False,
     ),
     "ag_news": DataPreset(
         "AG News",
@@ -93,6 +111,7 @@ PRESETS: dict[str, DataPreset] = {
         None,
         None,
         "World against Business of the 7,600-row test file, split 60/10/30",
+        words_of_all=False,
     ),
     "20news_sports": DataPreset(
         "20News sports",
@@ -102,6 +121,7 @@ PRESETS: dict[str, DataPreset] = {
         6,
         500,
         "official by-date split; a fifth of train is dev",
+        words_of_all=False,
     ),
     "psytar": DataPreset(
         "PsyTAR",
@@ -111,5 +131,17 @@ PRESETS: dict[str, DataPreset] = {
         5,
         100,
         "patients' posts in place of the ADR tweets, which may not be passed on",
+        words_of_all=False,
+    ),
+    "adr": DataPreset(
+        "ADR",
+        _adr,
+        clean_words,
+        2,
+        5,
+        100,
+        "the user's own tweets, train.csv and test.csv: columns text and label (1: a reaction)",
+        draws=(Draw(16377, 0.15),),
+        lower_case=False,
     ),
 }
