@@ -145,6 +145,16 @@ def require_folder(option: str, folder: Path) -> None:
         raise UsageError(f"{option}: given {folder}, which is no folder, needed a folder")
 
 
+def find_vectors(given: str | None, data_root: Path) -> str | None:
+    """Give the word vectors of a study: a file as --vectors, or that in the data's folder glove."""
+    if given is None:
+        files = sorted((data_root / "glove").glob("*.txt*"))
+        return str(files[0]) if files else None
+    if not Path(given).is_file():
+        raise UsageError(f"--vectors: given {given}, which is no file, needed a file")
+    return given
+
+
 @contextmanager
 def advising(label: str) -> Iterator[None]:
     """Add to errors of files of texts which options mend them.

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fastattnerase.cli.console import UsageError, out
-from fastattnerase.cli.inputs import Device, Jobs, choose_device, require_folder
+from fastattnerase.cli.inputs import Device, Jobs, choose_device, find_vectors, require_folder
 from fastattnerase.cli.options import Offer, command
 from fastattnerase.cli.watcher import Watcher
 from fastattnerase.studies.wen.options import Options
@@ -59,12 +59,7 @@ def wen(
     from fastattnerase.studies.wen.units import Wen
 
     require_folder("--data-root", data_root)
-    vectors = options.vectors
-    if vectors is None:
-        files = sorted((data_root / "glove").glob("*.txt*"))
-        vectors = str(files[0]) if files else None
-    elif not Path(vectors).is_file():
-        raise UsageError(f"--vectors: given {vectors}, which is no file, needed a file")
+    vectors = find_vectors(options.vectors, data_root)
     options = replace(
         options,
         seeds=tuple(range(seeds)),

@@ -112,6 +112,8 @@ def given_attention(
         >>> given_attention(config, prepared, lender.weights)  # doctest: +SKIP
     """
     size = len(prepared.classes)
+    if prepared.embeddings is not None:
+        config = replace(config, embedding_size=prepared.embeddings.shape[1])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = _GivenAttention(config, len(prepared.vocabulary), size, prepared.embeddings)

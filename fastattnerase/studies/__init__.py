@@ -50,4 +50,11 @@ STUDIES = (
         page="wen.html",
         command="fastattnerase.cli.reproduce_wen:wen",
     ),
+    Study(
+        "wiegreffe-pinter",
+        "fastattnerase.studies.wiegreffe_pinter",
+        "WiegreffePinter",
+        page="wiegreffe-pinter.html",
+        command="fastattnerase.cli.reproduce_wiegreffe_pinter:wiegreffe_pinter",
+    ),
 )

@@ -1,0 +1,159 @@
+"""The report on the tests: a page, figures, tables as CSV and LaTeX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastattnerase.extras import needs
+from fastattnerase.report import page
+from fastattnerase.report.figures import save as save_figure
+from fastattnerase.report.tables import save as save_table
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.wiegreffe_pinter import tables
+from fastattnerase.studies.wiegreffe_pinter.cells import Cells
+from fastattnerase.studies.wiegreffe_pinter.claims import claims
+from fastattnerase.studies.wiegreffe_pinter.figures import figures
+from fastattnerase.studies.wiegreffe_pinter.layout import LAYOUTS, Layout
+from fastattnerase.studies.wiegreffe_pinter.open_points import POINTS
+from fastattnerase.studies.wiegreffe_pinter.paper import CELLS, SOURCES
+from fastattnerase.studies.wiegreffe_pinter.results import PreparedData
+
+with needs("report"):
+    import pandas as pd
+
+PAGE = "wiegreffe-pinter.html"
+
+
+def build(workspace: Cells, folder: Path) -> Path:
+    """Write the report on all finished cells in a study's folder.
+
+    Args:
+        workspace: the study.
+        folder: where to: `wiegreffe-pinter.html`, `figures/*.{png,svg,pdf}`, `tables/*.{csv,tex}`.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        RunError: no base model is finished.
+
+    Example:
+        >>> from fastattnerase.studies.wiegreffe_pinter.report import build
+        >>> build(workspace, Path("runs/wp/report"))  # doctest: +SKIP
+    """
+    families = tables.families(workspace)
+    if not families:
+        raise RunError(f"{workspace.out} has no finished base model to report on")
+    data = workspace.data()
+    titles = {name: about.title for name, about in data.items()}
+    for part in ("figures", "tables"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        for path in (folder / part).iterdir():  # of an earlier report
+            path.unlink()
+    uniform = tables.uniform_table(workspace, families)
+    diagnostic = tables.diagnostic_table(families)
+    adversaries = tables.adversary_table(families)
+    curve = tables.curve_table(adversaries)
+    found = claims(uniform, diagnostic, adversaries, curve)
+    frames = {
+        "table_1": _data_table(data),
+        "table_2": uniform,
+        "table_3": diagnostic,
+        "table_4": adversaries,
+        "seeds": tables.seed_table(workspace, families),
+        "curve": curve,
+        "models": tables.model_table(families),
+        "claims": pd.DataFrame([vars(claim) for claim in found]),
+        "paper": pd.DataFrame([vars(c) | {"source": SOURCES[c.source]} for c in CELLS]),
+    }
+    for name, frame in frames.items():
+        if len(frame):
+            save_table(frame, folder / "tables" / name)
+    drawn = []
+    for one in figures(workspace, families, titles):
+        save_figure(one.figure, folder / "figures" / one.name)
+        picture = page.embedded(folder / "figures" / f"{one.name}.png")
+        drawn.append({"caption": one.caption, "picture": picture})
+    return page.write(
+        folder / PAGE,
+        "fastattnerase.studies.wiegreffe_pinter",
+        "wiegreffe-pinter.html.j2",
+        claims=[vars(claim) | {"case": _titled(claim.case, titles)} for claim in found],
+        tables=[
+            _shown(layout, frames[layout.name], titles)
+            | {"csv": page.embedded(folder / "tables" / f"{layout.name}.csv")}
+            for layout in LAYOUTS
+            if len(frames[layout.name])
+        ],
+        figures=drawn,
+        points=POINTS,
+        sources=list(SOURCES.values()),
+        options=_options(workspace),
+        models=sum(len(family.results) for family in families),
+    )
+
+
+def _data_table(data: dict[str, PreparedData]) -> pd.DataFrame:
+    """Describe the data sets (Table 1)."""
+    return pd.DataFrame(
+        {
+            "dataset": name,
+            "title": about.title,
+            "classes": " / ".join(about.classes),
+            "words": about.words,
+            "mean_length": about.mean_length,
+        }
+        | {
+            split: " / ".join(f"{n:,}" for n in counts.values())
+            for split, counts in about.documents.items()
+        }
+        | {
+            "left_out": ", ".join(f"{n:,} {why}" for why, n in about.left_out.items()) or "none",
+            "note": about.note,
+        }
+        for name, about in data.items()
+    )
+
+
+def _titled(case: str, titles: dict[str, str]) -> str:
+    """Write a case with the title of its data set."""
+    name, _, rest = case.partition(" ")
+    return f"{titles.get(name, name)} {rest}"
+
+
+def _shown(layout: Layout, frame: pd.DataFrame, titles: dict[str, str]) -> dict[str, Any]:
+    """Write a table's cells for the page."""
+
+    def text(column: str, value: Any) -> str:
+        if column == "dataset":
+            return titles.get(str(value), str(value))
+        if isinstance(value, float):
+            if pd.isna(value):
+                return "–"
+            if column in layout.exact:
+                return f"{value:g}"
+            return f"{value:.3f}"
+        return str(value)
+
+    columns = {name: head for name, head in layout.columns.items() if name in frame}
+    return {
+        "name": layout.name,
+        "title": layout.title,
+        "note": layout.note,
+        "head": list(columns.values()),
+        "rows": [
+            [text(column, row[column]) for column in columns] for row in frame.to_dict("records")
+        ],
+    }
+
+
+def _options(workspace: Cells) -> list[tuple[str, str]]:
+    """Name every option of the last call with its value; of word vectors the file's name."""
+    options = vars(workspace.options)
+    if options["vectors"] is not None:
+        options = options | {"vectors": Path(options["vectors"]).name}
+    return [
+        (name.replace("_", " "), ", ".join(map(str, v)) if isinstance(v, tuple) else str(v))
+        for name, v in options.items()
+    ]
