@@ -241,10 +241,11 @@ class Cells(Workspace):
                 "document": keys,
                 "label": tested.labels.numpy(),
                 "decision": tested.decisions.numpy(),
-                "probability": [own.probability[key] for key in keys],
                 "largest_weight": [float(own.weights[key].max()) for key in keys],
             }
         )
+        if result.classes == 2:
+            rows = rows.assign(probability=[own.probability[key] for key in keys])
         if cell.kind not in DIAGNOSTIC:
             result = dataclasses.replace(result, attention=attention_shape(own, keys))
             if cell.kind != "base" and result.classes == 2:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastattnerase.extras import needs
 from fastattnerase.statistics.shares import hardly_better
-from fastattnerase.studies.wiegreffe_pinter.paper import uniform_is_worse
+from fastattnerase.studies.wiegreffe_pinter.paper import pair, uniform_is_worse
 
 with needs("report"):
     import pandas as pd
@@ -92,7 +92,12 @@ def _uniform(table: pd.DataFrame) -> Iterator[Claim]:
             falls = row[f"drop_{score}"] >= _ALIKE and row["p_mcnemar"] < _SIGNIFICANT
             verdict = _verdict(falls == worse)
         yield Claim(
-            f"Uniform attention does {'worse than' if worse else 'as well as'} learned attention",
+            f"Uniform attention does {'worse than' if worse else 'as well as'} learned attention"
+            + (
+                " where there is a second text (Vashishth et al. 2019)"
+                if pair(row["dataset"])
+                else ""
+            ),
             _case(row),
             f"Worse where {name} falls by {_ALIKE} or more and McNemar's p is below "
             f"{_SIGNIFICANT}; as well otherwise",

@@ -9,14 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from fastattnerase.models.config import ModelConfig
-from fastattnerase.models.train_config import TrainConfig, jain_wallace_training
+from fastattnerase.models.train_config import (
+    TrainConfig,
+    jain_wallace_pair_training,
+    jain_wallace_training,
+)
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.studies.wiegreffe_pinter.paper import BASE_SEED, LENDER, SEEDS, cost, strength
+from fastattnerase.studies.wiegreffe_pinter.paper import (
+    BASE_SEED,
+    LENDER,
+    SEEDS,
+    Pair,
+    cost,
+    pair,
+    strength,
+)
 
 ENCODERS = ("bilstm", "cnn", "mlp")
 ATTENTIONS = ("additive", "deep", "dot")
 TESTS = ("uniform", "seeds", "diagnostic", "adversary")
-DATASETS = ("sst", "imdb_5k", "ag_news", "20news_sports")
+DATASETS = ("sst", "imdb_5k", "ag_news", "20news_sports", "snli", "babi_1")
 CURVE = (0.0, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2)
 DIAGNOSTIC = ("mlp_uniform", "mlp_learned", "mlp_base", "mlp_adversary")
 
@@ -33,7 +45,7 @@ class Options:
 
     Attributes:
         datasets: Data sets of the uniform baseline, names of presets: sst, imdb_5k, ag_news,
-            20news_sports and others.
+            20news_sports, of two texts (beyond the paper) snli, babi_1 to babi_3, and others.
         tested: Data sets of the other tests, of two classes; by default those of `datasets` of
             which the paper says so: it drops AG News and 20 Newsgroups, where uniform attention
             does as well.
@@ -53,7 +65,8 @@ class Options:
             random numbers.
         embedding_size: Width of the word embeddings where no word vectors are given.
         hidden_size: Units of the MLP, and of each direction of the BiLSTM.
-        epochs: Epochs of every model other than the adversaries.
+        epochs: Epochs of every model other than the adversaries and those of two texts.
+        pair_epochs: Epochs of models of two texts; by default Jain & Wallace's, 25, for bAbI 100.
         adversary_epochs: Largest number of epochs of an adversary.
         adversary_patience: An adversary's training stops after so many epochs without a lower
             training loss.
@@ -91,6 +104,7 @@ class Options:
     embedding_size: int = 300
     hidden_size: int = 128
     epochs: int = 8
+    pair_epochs: int | None = None
     adversary_epochs: int = 80
     adversary_patience: int = 10
     tvd: float = 0.5
@@ -113,8 +127,8 @@ class Options:
         if "seeds" in self.tests and not self.seeds:
             raise RunError("seeds: given none, needed one or more, or tests without seeds")
         for name in (
-            "hidden_size", "epochs", "adversary_epochs", "adversary_patience", "curve_epochs",
-            "embedding_size", "max_tokens", "max_train", "max_test",
+            "hidden_size", "epochs", "pair_epochs", "adversary_epochs", "adversary_patience",
+            "curve_epochs", "embedding_size", "max_tokens", "max_train", "max_test",
         ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -151,6 +165,13 @@ class Options:
                     f"{name}: given {', '.join(map(str, given))}, needed distinct names of "
                     f"{', '.join(known)}"
                 )
+        several = [name for name in (*self.tested_datasets, *self.curve_on) if pair(name)]
+        if several:
+            raise RunError(
+                f"tested: given {', '.join(dict.fromkeys(several))}, of two texts, needed data "
+                "sets of one text and two classes: there adversarial training fails to move "
+                "attention (Wen et al. 2022), and the paper does not try"
+            )
         if "adversary" in self.tests and not self.strengths:
             unpublished = [name for name in self.tested_datasets if strength(name) is None]
             if unpublished:
@@ -181,11 +202,13 @@ class Options:
         from fastattnerase.models.wen import jain_wallace_model
 
         is_mlp, is_uniform = cell.kind in DIAGNOSTIC, cell.kind in ("uniform", "mlp_uniform")
+        of_pair = pair(cell.dataset) or Pair(0, 0)
         config = jain_wallace_model(
             "mlp" if is_mlp else cell.encoder,
             cell.attention,
-            embedding_size=self.embedding_size,
-            hidden_size=self.hidden_size,
+            embedding_size=of_pair.embedding_size or self.embedding_size,
+            hidden_size=of_pair.hidden_size or self.hidden_size,
+            decoder="tanh" if pair(cell.dataset) else None,
             seed=cell.seed + (ADVERSARY_SEED if cell.is_adversary else 0),
         )
         return replace(config, attention="uniform") if is_uniform else config
@@ -193,9 +216,17 @@ class Options:
     def training(self, cell: Cell) -> TrainConfig:
         """Configure the training of a cell's model.
 
-        The kept epoch is the one of the best dev AUC, or, of an adversary, of the lowest training
-        loss. The published code looks at the test documents' AUC instead.
+        The kept epoch is the one of the best dev AUC, with two texts dev accuracy, or, of an
+        adversary, of the lowest training loss. The published code looks at the test documents' AUC
+        instead.
         """
+        of_pair = pair(cell.dataset)
+        if of_pair is not None:
+            return jain_wallace_pair_training(
+                epochs=self.pair_epochs or of_pair.epochs,
+                batch_size=of_pair.batch_size,
+                seed=cell.seed,
+            )
         training = replace(jain_wallace_training(epochs=self.epochs, seed=cell.seed), first_epoch=1)
         if not cell.is_adversary:
             return training
@@ -216,12 +247,23 @@ class Options:
 
         Of the word vectors the file's name: where it lies makes no other numbers.
         """
+        of_pair = pair(cell.dataset)
         names = ["hidden_size"]
         names += ["adversary_patience", "tvd"] if cell.is_adversary else ["epochs"]
         options = {name: getattr(self, name) for name in names}
-        if self.vectors is None:
-            return options | {"embedding_size": self.embedding_size}
-        return options | {"vectors": Path(self.vectors).name}
+        if of_pair is not None:
+            options["epochs"] = self.pair_epochs or of_pair.epochs
+            options["hidden_size"] = of_pair.hidden_size or self.hidden_size
+        vectors = self.vectors_on(cell.dataset)
+        if vectors is not None:
+            return options | {"vectors": Path(vectors).name}
+        width = of_pair and of_pair.embedding_size
+        return options | {"embedding_size": width or self.embedding_size}
+
+    def vectors_on(self, dataset: str) -> str | None:
+        """Give the word vectors of a data set; those of bAbI are random."""
+        of_pair = pair(dataset)
+        return None if of_pair is not None and of_pair.embedding_size else self.vectors
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,46 @@ _NAMES = {
     "20news_official": ("20News", 1.0),
     "diabetes": ("Diabetes", 60.0),
     "anemia": ("Anemia", 30.0),
+    "snli": ("", 4.0),
+    "babi_1": ("", 1.0),
+    "babi_2": ("", 3.0),
+    "babi_3": ("", 10.0),
+    "cnn": ("", 500.0),
 }
+
+
+@dataclass(frozen=True)
+class Pair:
+    """How Jain & Wallace train on a data set of two texts.
+
+    Attributes:
+        epochs: of a model.
+        batch_size: documents of a batch.
+        hidden_size: units of each direction of the BiLSTM; None where the option says.
+        embedding_size: width of random word embeddings; None where the option or the vectors say.
+    """
+
+    epochs: int
+    batch_size: int
+    hidden_size: int | None = None
+    embedding_size: int | None = None
+
+
+_PAIRS = {
+    "snli": Pair(25, 128),
+    "cnn": Pair(25, 90),
+    **{f"babi_{task}": Pair(100, 50, 32, 50) for task in (1, 2, 3)},
+}
+
+
+def pair(dataset: str) -> Pair | None:
+    """Give how a data set of two texts is trained on; None for one of a single text.
+
+    Example:
+        >>> pair("babi_1").epochs, pair("sst")
+        (100, None)
+    """
+    return _PAIRS.get(dataset)
 
 
 def number(table: str, dataset: str, column: str) -> float:
@@ -136,14 +175,18 @@ def strength(dataset: str) -> float | None:
 
 
 def uniform_is_worse(dataset: str) -> bool | None:
-    """Say whether uniform attention does worse by the paper; None where it says nothing.
+    """Say whether uniform attention does worse by the papers; None where they say nothing.
 
-    It drops AG News and 20 Newsgroups from the other tests, for uniform attention does as well.
+    Wiegreffe and Pinter drop AG News and 20 Newsgroups from the other tests, for uniform attention
+    does as well there. Vashishth et al. 2019 hold that attention matters where there is a second
+    text.
 
     Example:
         >>> uniform_is_worse("imdb"), uniform_is_worse("ag_news"), uniform_is_worse("psytar")
         (True, False, None)
     """
+    if pair(dataset) is not None:
+        return True
     name = _NAMES.get(dataset, ("",))[0]
     return None if name not in _TABLE_2 else name in _TABLE_3
 

@@ -97,4 +97,4 @@ class WiegreffePinter(Cells):
     def load_data(self, dataset: str) -> tuple[PreparedCorpus, DataConfig]:
         """Load a prepared data set, with the word vectors."""
         folder = self.folder(f"data/{dataset}") / "prepared"
-        return read_prepared(folder, vectors=self.options.vectors)
+        return read_prepared(folder, vectors=self.options.vectors_on(dataset))

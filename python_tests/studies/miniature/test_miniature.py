@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from fastattnerase.cli.reproduce import command_of
 from fastattnerase.runs import schedule
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.runs.workspace import Record
+from fastattnerase.runs.workspace import Record, Workspace
 from fastattnerase.studies import STUDIES, Study
 
 # The decision is 1 where the mean of the margins, by attention, is positive.
@@ -137,4 +137,4 @@ def test_every_folder_of_a_study_is_in_the_list() -> None:
     assert found == {study.package for study in STUDIES}
     assert len({study.name for study in STUDIES}) == len(STUDIES)
     for study in STUDIES:
-        assert study.load("units", study.workspace).__mro__[1].__name__ == "Workspace"
+        assert issubclass(study.load("units", study.workspace), Workspace)

@@ -53,7 +53,7 @@ def test_the_units_of_the_paper() -> None:
     study = WiegreffePinter(Options(), Path("root"), Path("out"))
     cells, units = study.cells(), study.units()
     kinds = [cell.kind for cell in cells]
-    assert kinds.count("base") == kinds.count("uniform") == 4
+    assert kinds.count("base") == kinds.count("uniform") == 6
     assert kinds.count("seed") == 2 * 8
     assert [kinds.count(kind) for kind in ("mlp_uniform", "mlp_learned", "mlp_base")] == [2, 2, 2]
     adversaries = [cell for cell in cells if cell.is_adversary]
@@ -65,7 +65,7 @@ def test_the_units_of_the_paper() -> None:
     for unit in units:
         assert listed.issuperset(unit.needs)  # each after those that must be done before it
         listed.add(unit.key)
-    assert len(listed) == len(units) == len(cells) + 4
+    assert len(listed) == len(units) == len(cells) + 6
 
 
 def test_base_and_further_seeds_differ_in_their_seed_alone() -> None:
@@ -302,6 +302,38 @@ def test_more_can_be_added_in_the_same_folder(finished: WiegreffePinter) -> None
     (folder / "done.json").unlink()
 
 
+def test_uniform_attention_with_a_query(tmp_path: Path) -> None:
+    """Who went where, and where is one of them: the question is the query, answers are classes."""
+    (tmp_path / "root" / "babi").mkdir(parents=True)
+    for split in ("train", "test"):
+        lines = []
+        for story in range(30):
+            people, places = ("Ann", "Bob"), ("hall", "park", "shop")
+            for at, who in enumerate(people, start=1):
+                lines.append(f"{at} {who} went to the {places[(story + at) % 3]}.")
+            asked = story % 2
+            answer = places[(story + asked + 1) % 3]
+            lines.append(f"3 Where is {people[asked]}? \t{answer}\t{asked + 1}")
+        file = tmp_path / "root" / "babi" / f"qa1_single-supporting-fact_{split}.txt"
+        file.write_text("\n".join(lines) + "\n")
+    options = Options(datasets=("babi_1",), tests=("uniform",), pair_epochs=2)
+    study = WiegreffePinter(options, tmp_path / "root", tmp_path / "out")
+    assert run(study)[1:] == [
+        "cells/babi_1/bilstm-additive/base-10", "cells/babi_1/bilstm-additive/uniform-10"
+    ]  # fmt: skip
+    [found] = tables.families(study)
+    base, uniform = found.of_kind("base")[0], found.of_kind("uniform")[0]
+    assert load_model(study.folder(base.cell.key) / "model").model.config.kind == "pair"
+    assert base.classes > 2
+    assert (base.f1, uniform.divergence) == (None, None)
+    for weights in study.predictions(uniform.cell).weights.values():
+        assert weights.tolist() == pytest.approx([1 / len(weights)] * len(weights))
+    [row] = tables.uniform_table(study, [found]).to_dict("records")
+    assert row["drop_accuracy"] == pytest.approx(base.accuracy - uniform.accuracy)
+    words = Page(build(study, tmp_path / "report").read_text(encoding="utf-8")).words()
+    assert "where there is a second text (Vashishth et al. 2019)" in words
+
+
 def test_more_than_two_classes_are_compared_by_accuracy_alone() -> None:
     result = CellResult(BASE, 3, 0.6, 0.4, None, None, 0.6, 2, 8, 8, {"test": 50}, 0)
     assert tables.model_table([tables.Family(BASE, {BASE: result})])["f1"].isna().all()
@@ -317,6 +349,7 @@ def test_more_than_two_classes_are_compared_by_accuracy_alone() -> None:
         ({"seeds": (10, 2)}, "seeds: given 10, needed others than base_seed"),
         ({"seeds": ()}, "seeds: given none, needed one or more"),
         ({"tested": ("ag_news",)}, "strengths: given none, needed numbers, for ag_news has no"),
+        ({"tested": ("snli",)}, "tested: given snli, of two texts, needed data sets of one"),
         ({"curve": (0.1, 0.1)}, "curve: given"),
         ({"lender": -1.0}, "lender: given -1.0"),
         ({"tvd": 0.0}, "tvd: given 0.0, needed a number above 0"),
