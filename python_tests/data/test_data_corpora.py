@@ -348,6 +348,18 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 
 
 @needs_data
+@pytest.mark.long
+def test_the_published_counts_of_ag_news(tmp_path: Path) -> None:
+    """The official test file in both places: its longest and its shortest row go."""
+    for name in ("train", "test"):
+        path = tmp_path / "ag_news" / f"{name}.csv.xz"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes((DATA / "ag_news" / "test.csv.xz").read_bytes())
+    about = write_preset("ag_news_official", tmp_path, tmp_path / "out")
+    assert about["documents"]["test"] == {"World": 1900, "Business": 1898}
+
+
+@needs_data
 def test_the_published_vocabulary_of_sst() -> None:
     """13,826 and 16,175 as published, but the four that stand for no word."""
     preset = DATA_PRESETS["sst"]

@@ -196,7 +196,7 @@ def test_snli_as_published(tmp_path: Path) -> None:
     assert about["documents"]["train"] == dict.fromkeys(about["classes"], 4)
     assert about["dropped"] == {"no_label": 12}
     assert about["first_dropped"]["no_label"] == (
-        f"{tmp_path}/snli, row 4: given no label, needed one of 3 classes"
+        f"{tmp_path}/snli/snli_1.0_train.jsonl, row 4: given no label, needed one of 3 classes"
     )
     prepared, _ = read_prepared(tmp_path / "out")
     assert prepared.train[0].tokens == ["a", "dog", "runs", "on", "qqq", "hills", "."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,19 +13,19 @@ from fastattnerase.data.published.record import NO_LIMIT, DataPreset, Draw
 from fastattnerase.data.readers.babi import answer_words
 from fastattnerase.data.readers.cnn_cloze import entities
 from fastattnerase.data.readers.snli import CLASSES
+from fastattnerase.data.splits import SPLITS
 
 _TASKS = (1, 2, 3)
 
 
 def _snli(root: Path) -> DataConfig:
-    return DataConfig(
-        path=str(root / "snli"),
-        reader="snli",
-        query_column="query",
-        split_column="split",
-        classes=CLASSES,
-        fractions=(1.0, 0.0, 0.0),
+    names = {split: find_file(root / "snli" / f"snli_1.0_{split}.jsonl") for split in SPLITS}
+    config = DataConfig(
+        reader="snli", query_column="query", classes=CLASSES, fractions=(1.0, 0.0, 0.0)
     )
+    if all(name.exists() for name in names.values()):  # messages then name the file of a row
+        return replace(config, **{split: str(name) for split, name in names.items()})
+    return replace(config, path=str(root / "snli"), split_column="split")
 
 
 def _task(root: Path, task: int, split: str) -> Path:
