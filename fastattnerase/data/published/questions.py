@@ -19,12 +19,13 @@ _TASKS = (1, 2, 3)
 
 
 def _snli(root: Path) -> DataConfig:
-    names = {split: find_file(root / "snli" / f"snli_1.0_{split}.jsonl") for split in SPLITS}
+    files = [find_file(root / "snli" / f"snli_1.0_{split}.jsonl") for split in SPLITS]
     config = DataConfig(
         reader="snli", query_column="query", classes=CLASSES, fractions=(1.0, 0.0, 0.0)
     )
-    if all(name.exists() for name in names.values()):  # messages then name the file of a row
-        return replace(config, **{split: str(name) for split, name in names.items()})
+    if all(file.exists() for file in files):  # messages then name the file of a row
+        train, dev, test = map(str, files)
+        return replace(config, train=train, dev=dev, test=test)
     return replace(config, path=str(root / "snli"), split_column="split")
 
 
