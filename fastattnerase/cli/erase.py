@@ -78,7 +78,7 @@ def erase_and_print(
 
 
 def _summary(result: Result) -> None:
-    from fastattnerase.studies.serrano_smith.figures import NAMES
+    from fastattnerase.studies.serrano_smith.looks import NAMES
     from fastattnerase.studies.serrano_smith.sentences import (
         median_fraction,
         notices,

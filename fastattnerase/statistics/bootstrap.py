@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.unsignedinteger[Any]]
-SUMMARY = ("share", "mean", "q1", "median", "q3")
-_QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
+from fastattnerase.statistics.resampled import (
+    SUMMARY,
+    Counts,
+    Floats,
+    Means,
+    Ratio,
+    Statistic,
+    Summary,
+    between,
+)
 
-_CHUNK = 1 << 19  # counts that are worked on at a time: what they become fits into a cache
+_CHUNK = 1 << 19  # counts that are drawn at a time
+_BLOCK = 1 << 21  # counts that are worked on at a time: as many as make one matrix product fast
 _KEPT = 1 << 27  # counts that are kept for other samples of the same size; more are drawn again
-_BLOCK = 128  # sorted values whose counts are summed before they are looked at one by one
 
 
 @dataclass(frozen=True)
@@ -95,8 +100,8 @@ class Bootstrap:
         Returns:
             One `Estimate` for each of `share`, `mean`, `q1`, `median`, `q3`.
         """
-        estimates = self._intervals(describer(sample), len(sample))
-        return dict(zip(SUMMARY, estimates or [UNDEFINED] * len(SUMMARY), strict=True))
+        [estimates] = self.intervals([Summary(sample)], len(sample))
+        return dict(zip(SUMMARY, estimates, strict=True))
 
     def means(self, sample: Floats | NDArray[np.bool_]) -> list[Estimate]:
         """Estimate the mean of every column, rows resampled together.
@@ -113,13 +118,8 @@ class Bootstrap:
             >>> [e.value for e in Bootstrap(seed=0, resamples=50).means(np.eye(4)[:, :2])]
             [0.25, 0.25]
         """
-        rows = np.asarray(sample, dtype=np.float64)
-
-        def statistic(counts: Counts) -> Floats:
-            size = counts.sum(axis=1, dtype=np.int64, keepdims=True)  # [C, 1]
-            return np.asarray(counts.astype(np.float64) @ rows / size)
-
-        return self._intervals(statistic, len(rows)) or [UNDEFINED] * rows.shape[1]
+        [estimates] = self.intervals([Means(sample)], len(sample))
+        return estimates
 
     def ratio(self, above: Floats, below: Floats) -> Estimate:
         """Estimate `Σ above / Σ below`, rows resampled together.
@@ -137,36 +137,79 @@ class Bootstrap:
             >>> Bootstrap(seed=0, resamples=9).ratio(np.array([1.0, 3.0]), np.array([2.0, 6.0]))
             Estimate(value=0.5, low=0.5, high=0.5)
         """
-        rows = np.stack([above, below], axis=1)  # [N, 2]
+        [[estimate]] = self.intervals([Ratio(above, below)], len(above))
+        return estimate
 
-        def statistic(counts: Counts) -> Floats:
-            sums = counts.astype(np.float64) @ rows  # [C, 2]
-            some = sums[:, 1:] != 0
-            return np.divide(sums[:, :1], sums[:, 1:], out=np.full(some.shape, np.nan), where=some)
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Rows of each group that resamples take whole; none where they take rows."""
+        return ()
 
-        estimates = self._intervals(statistic, len(rows))
-        return estimates[0] if estimates else UNDEFINED
+    def key(self, size: int) -> tuple[int, ...]:
+        """Say what the resamples of `size` rows depend on, beside the seed."""
+        return (size,)
 
-    def _intervals(self, statistic: Callable[[Counts], Floats], size: int) -> list[Estimate]:
-        """Estimate statistics of how often each of `size` rows counts; nothing where none is.
+    def intervals(self, wanted: Sequence[Statistic], size: int) -> list[list[Estimate]]:
+        """Estimate statistics of the same rows together: resamples are gone through once for all.
 
         Args:
-            statistic: makes `[C, S]` of the counts `[C, size]` of `C` resamples.
+            wanted: the statistics, each of one number or several.
             size: rows of the sample.
 
         Returns:
-            `S` estimates.
+            For each statistic an estimate of each of its numbers; undefined without rows.
         """
-        estimates = []
+        told = 0
+
+        def tell(done: int) -> None:
+            nonlocal told
+            for _ in range(told, done):
+                self._tell()
+            told = done
+
+        found = [[UNDEFINED] * statistic.count for statistic in wanted]
         if size:
-            [values] = statistic(np.ones((1, size), dtype=np.uint8))  # [S]
-            drawn = np.concatenate([statistic(counts) for counts in self._counts(size)])
-            estimates = [
-                self._estimate(float(value), column)
-                for value, column in zip(values, drawn.T, strict=True)
+            found = [
+                [
+                    self._estimate(float(value), column)
+                    for value, column in zip(statistic.own(), drawn.T, strict=True)
+                ]
+                for statistic, drawn in zip(wanted, self.drawn(wanted, size, tell), strict=True)
             ]
-        self._tell()
-        return estimates
+        tell(len(wanted))
+        return found
+
+    def drawn(
+        self,
+        wanted: Sequence[Statistic],
+        size: int,
+        tell: Callable[[int], None] = lambda done: None,
+    ) -> list[Floats]:
+        """Compute statistics of the same rows in the resamples.
+
+        Args:
+            wanted: the statistics.
+            size: rows of the sample, at least one.
+            tell: called as resamples are done, with as many of the statistics as make that share.
+
+        Returns:
+            `[R, V]` for each statistic.
+        """
+        # What each adds up over the rows, side by side: one product of matrices does it for all.
+        columns = np.concatenate(
+            [np.ones((size, 1)), *(statistic.columns for statistic in wanted)], axis=1
+        )  # [N, 1 + S]
+        places = np.cumsum([1, *(statistic.columns.shape[1] for statistic in wanted)])
+        found: list[list[Floats]] = [[] for _ in wanted]
+        done = 0
+        for counts in self._counts(size):
+            sums = counts.astype(np.float64) @ columns  # [C, 1 + S]
+            for number, statistic in enumerate(wanted):
+                own = sums[:, places[number] : places[number + 1]]
+                found[number].append(statistic.resampled(counts, own, sums[:, 0]))
+            done += len(counts)
+            tell(len(wanted) * done // self.resamples)
+        return [np.concatenate(parts) for parts in found]
 
     def _estimate(self, value: float, drawn: Floats) -> Estimate:
         # A resample can miss every row to which the statistic applies.
@@ -187,12 +230,23 @@ class Bootstrap:
         """Give how often each row is in each resample, `[C, size]` at a time."""
         if size not in self._kept:
             if (sum(self._kept) + size) * self.resamples > _KEPT:
-                return self._draw(size)
-            self._kept[size] = list(self._draw(size))
+                return self._blocks(size)
+            self._kept[size] = list(self._blocks(size))
         return iter(self._kept[size])
 
+    def _blocks(self, size: int) -> Iterator[Counts]:
+        """Put drawn counts together, as many as are worked on at a time."""
+        parts: list[Counts] = []
+        for counts in self._draw(size):
+            parts.append(counts)
+            if sum(map(len, parts)) * size >= _BLOCK:
+                yield np.concatenate(parts)
+                parts = []
+        if parts:
+            yield np.concatenate(parts)
+
     def _at_a_time(self, size: int) -> int:
-        """Say how many resamples of `size` rows are worked on at a time."""
+        """Say how many resamples of `size` rows are drawn at a time."""
         return max(1, _CHUNK // size)
 
     def _draw(self, size: int) -> Iterator[Counts]:
@@ -206,129 +260,3 @@ class Bootstrap:
             counts = np.bincount(rows.ravel(), minlength=count * size).reshape(count, size)
             # No row is drawn 256 times: of 256 rows or more that has a chance of 1 in 256!.
             yield counts.astype(np.uint8)
-
-
-def describer(sample: Floats, statistics: Sequence[str] = SUMMARY) -> Callable[[Counts], Floats]:
-    """Make the function that describes a sample, as `SUMMARY` names it, in resamples.
-
-    Args:
-        sample: `[N]` or `[N, K]` float64, NaN for "does not apply".
-        statistics: those of `SUMMARY` that are wanted, S of them; quartiles take longest.
-
-    Returns:
-        From how often each row counts, `[C, N]`, to the statistics, `[C, S]`.
-
-    Example:
-        >>> import numpy as np
-        >>> from fastattnerase.statistics.bootstrap import describer
-        >>> describer(np.array([1.0, 4.0]))(np.array([[2, 1]], dtype=np.uint8))[0].tolist()
-        [1.0, 2.0, 1.0, 1.0, 2.5]
-    """
-    columns = sample[:, None] if sample.ndim == 1 else sample  # [N, K]
-    instance, _ = known = np.nonzero(~np.isnan(columns))
-    values = columns[known]
-    order = np.argsort(values, kind="stable")
-    values, instance = values[order], instance[order]
-
-    def describe(counts: Counts) -> Floats:
-        size = columns.shape[1] * counts.sum(axis=1, dtype=np.int64)  # [C]
-        return _describe(values, counts.take(instance, axis=1), size, statistics)
-
-    return describe
-
-
-def between(low: Floats, high: Floats, share: Floats) -> Floats:
-    """Interpolate, `low + share (high − low)`, also where ends are infinite.
-
-    Between a number and an infinite one lies the infinite one, between the two infinite ones the
-    nearer.
-
-    Args:
-        low: float64.
-        high: of the same shape, not below it.
-        share: of the same shape, in [0, 1).
-
-    Returns:
-        float64 of that shape.
-
-    Example:
-        >>> import numpy as np
-        >>> from fastattnerase.statistics.bootstrap import between
-        >>> low, high = np.array([1.0, 1.0, 1.0]), np.array([3.0, np.inf, np.inf])
-        >>> between(low, high, np.array([0.5, 0.5, 0.0])).tolist()
-        [2.0, inf, 1.0]
-    """
-    endless = ~(np.isfinite(low) & np.isfinite(high))
-    if not endless.any():
-        return np.asarray(low + share * (high - low))
-    first = np.where(endless, 0.0, low)
-    found = first + share * (np.where(endless, 0.0, high) - first)
-    nearer = np.where(share < 0.5, low, high)
-    infinite = np.where(np.isfinite(low), high, np.where(np.isfinite(high), low, nearer))
-    return np.where(endless, np.where(share == 0, low, infinite), found)
-
-
-def _describe(
-    values: Floats, times: Counts, size: NDArray[np.int64], statistics: Sequence[str]
-) -> Floats:
-    """Compute share, mean and quartiles, or some of them, of values that count several times.
-
-    Args:
-        values: `[M]`, ascending.
-        times: `[C, M]`, how often each counts.
-        size: `[C]`, of the whole sample, with what does not apply.
-        statistics: what to compute, S names of `SUMMARY`.
-
-    Returns:
-        `[C, S]`; NaN where no value counts, but for the share.
-    """
-    found = {name: np.full(len(times), 0.0 if name == "share" else np.nan) for name in SUMMARY}
-    if len(values):
-        _fill(found, values, times, size, [name for name in _QUARTILES if name in statistics])
-    return np.stack([found[name] for name in statistics], axis=1)
-
-
-def _fill(
-    found: Mapping[str, Floats],
-    values: Floats,
-    times: Counts,
-    size: NDArray[np.int64],
-    quartiles: Sequence[str],
-) -> None:
-    """Write share, mean and the wanted quartiles where a value counts; see `_describe`."""
-    begins = np.arange(0, len(values), _BLOCK)
-    ends = np.add.reduceat(times, begins, axis=1, dtype=np.int64).cumsum(axis=1)  # [C, blocks]
-    number = ends[:, -1]  # values, each as often as it counts
-    some = number > 0
-    times, ends, number = times[some], ends[some], number[some]
-
-    found["share"][some] = number / size[some]
-    found["mean"][some] = _sums(values, times) / number
-    if not quartiles:
-        return
-    place = np.array([_QUARTILES[name] for name in quartiles]) * (number[:, None] - 1)  # [C, Q]
-    below = place.astype(np.int64)
-    # Places, 0 for the smallest value; from each find the block, and in the block the value.
-    places = np.concatenate([below, np.minimum(below + 1, number[:, None] - 1)], axis=1)  # [C, 2Q]
-    rows = np.arange(len(places))[:, None]
-    block = (ends[:, None, :] <= places[:, :, None]).sum(axis=2)  # [C, 2Q]
-    before = np.where(block > 0, ends[rows, block - 1], 0)
-    inside = begins[block][:, :, None] + np.arange(_BLOCK)  # [C, 2Q, block]
-    counts = times[rows[:, :, None], np.minimum(inside, len(values) - 1)]
-    reached = before[:, :, None] + counts.cumsum(axis=2, dtype=np.int64)
-    at = values[begins[block] + (reached <= places[:, :, None]).sum(axis=2)]  # [C, 2Q]
-    middle = between(at[:, : len(quartiles)], at[:, len(quartiles) :], place - below)
-    for name, value in zip(quartiles, middle.T, strict=True):
-        found[name][some] = value
-
-
-def _sums(values: Floats, times: Counts) -> Floats:
-    """Sum values, `[M]`, as often as each counts, `[C, M]`; an infinite one that does not count is
-    nothing."""
-    endless = ~np.isfinite(values)
-    sums = np.asarray(times.astype(np.float64) @ np.where(endless, 0.0, values))  # [C]
-    for sign in (-1.0, 1.0):
-        where = (values == sign * np.inf).nonzero()[0]
-        if len(where):
-            sums = np.where(times[:, where].any(axis=1), sums + sign * np.inf, sums)
-    return sums

@@ -10,14 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastattnerase.statistics.bootstrap import (
-    UNDEFINED,
-    Bootstrap,
-    Counts,
-    Estimate,
-    Floats,
-    describer,
-)
+from fastattnerase.statistics.bootstrap import UNDEFINED, Bootstrap, Estimate
+from fastattnerase.statistics.resampled import Counts, Floats, Summary
 
 Statistic = Literal["share", "mean", "q1", "median", "q3"]
 
@@ -163,8 +157,18 @@ class SeedBootstrap(Bootstrap):
 
     def values(self, sample: Floats, statistic: Statistic) -> Floats:
         """Compute a statistic of a sample and of its resamples, `[1 + R]`, the sample's first."""
-        describe = describer(sample, (statistic,))
-        return np.concatenate([describe(counts)[:, 0] for counts in self._with_sample()])
+        wanted = Summary(sample, (statistic,), self.sizes)
+        [drawn] = self.drawn([wanted], len(sample))
+        return np.concatenate([wanted.own(), drawn[:, 0]])
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Instances of each seed: resamples take seeds first."""
+        return self.sizes
+
+    def key(self, size: int) -> tuple[int, ...]:
+        """Say what the resamples depend on, beside the seed."""
+        return self.sizes
 
     def compared(self, values: Floats, null: float) -> Comparison:
         """Compare the sample's value with a number; `values` are those of `values`, `[1 + R]`."""
@@ -174,12 +178,6 @@ class SeedBootstrap(Bootstrap):
         drawn = values[1:][~np.isnan(values[1:])]
         fewer = min(int((drawn <= null).sum()), int((drawn >= null).sum()))
         return Comparison(estimate, min(1.0, 2 * (fewer + 1) / (len(drawn) + 1)))
-
-    def _with_sample(self) -> Iterator[Counts]:
-        """Give how often each row counts: once each, then in the resamples."""
-        size = sum(self.sizes)
-        yield np.ones((1, size), dtype=np.uint8)
-        yield from self._counts(size)
 
     def _draw(self, size: int) -> Iterator[Counts]:
         if size != sum(self.sizes):

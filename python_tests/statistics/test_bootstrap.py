@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastattnerase.statistics import bootstrap
-from fastattnerase.statistics.bootstrap import SUMMARY, Bootstrap, Estimate
+from fastattnerase.statistics import bootstrap, resampled, together
+from fastattnerase.statistics.bootstrap import Bootstrap, Estimate
+from fastattnerase.statistics.resampled import SUMMARY
+from fastattnerase.statistics.together import Later
 
 
 def test_values_are_those_of_numpy() -> None:
@@ -44,6 +46,37 @@ def test_resamples_are_rows_drawn_with_the_seed(
     for key, values in expected.items():
         ends = np.percentile(values, [5, 95])
         assert (found[key].low, found[key].high) == pytest.approx(tuple(ends), rel=1e-12)
+
+
+def test_a_quartile_far_from_the_sample_s_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked for where it is not, a quartile is looked for everywhere: with the same result."""
+    sample = np.random.default_rng(0).normal(size=(40, 2))
+    found = Bootstrap(seed=1, resamples=60).summarise(sample)
+    monkeypatch.setattr(resampled, "_DEVIATIONS", 0)
+    assert Bootstrap(seed=1, resamples=60).summarise(sample) == found
+
+
+@pytest.mark.parametrize("held", [together._HELD, 0])
+def test_what_is_wanted_later_is_what_is_wanted_now(
+    held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Samples of two sizes, together; and one after another, where as little as that waits."""
+    monkeypatch.setattr(together, "_HELD", held)
+    sample = np.random.default_rng(0).normal(size=(50, 2))
+    few = np.arange(50) < 40
+    one = Bootstrap(seed=1, resamples=30)
+    expected = [*one.summarise(sample).values(), *one.means(sample[few]), one.ratio(*sample.T)]
+    told: list[int] = []
+    later = Later(Bootstrap(seed=1, resamples=30, tell=lambda: told.append(1)))
+    summary, means = later.summarise(sample), later.of(few).means(sample[few])
+    ratio = later.ratio(*sample.T)
+    assert len(told) == (0 if held else 3)
+    found = [*summary().values(), *means(), ratio()]
+    assert len(told) == 3
+    for mine, theirs in zip(found, expected, strict=True):
+        assert (mine.value, mine.low, mine.high) == pytest.approx(
+            (theirs.value, theirs.low, theirs.high), rel=1e-12
+        )
 
 
 def test_means_see_the_same_resamples() -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from fastattnerase.statistics import bootstrap
-from fastattnerase.statistics.bootstrap import SUMMARY, Bootstrap, Estimate, between
+from fastattnerase.statistics.bootstrap import Bootstrap, Estimate
+from fastattnerase.statistics.resampled import SUMMARY, between
 from fastattnerase.statistics.two_level import SeedBootstrap, SeedSpread, spread
 
 INF = math.inf

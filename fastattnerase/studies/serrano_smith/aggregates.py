@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import fastattnerase as fae
 from fastattnerase.extras import needs
-from fastattnerase.statistics.bootstrap import Bootstrap
+from fastattnerase.statistics.bootstrap import Bootstrap, Estimate
 from fastattnerase.statistics.paired import Paired, compare
 from fastattnerase.statistics.shares import majority
+from fastattnerase.statistics.together import Later
 from fastattnerase.statistics.two_level import SeedBootstrap
 from fastattnerase.studies.serrano_smith.config import (
     CELLS,
@@ -24,11 +26,11 @@ from fastattnerase.studies.serrano_smith.config import (
     Config,
 )
 from fastattnerase.studies.serrano_smith.counted import (
-    Spread,
     choosable,
     count_all,
     largest_weight,
     smallest_sets,
+    spread,
 )
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns
 from fastattnerase.studies.serrano_smith.result import (
@@ -98,12 +100,18 @@ def aggregate(
         seed=config.seed, resamples=config.resamples, confidence=config.confidence, tell=tell
     )
     report(done, samples)
+    # First read what is to be described, then describe it: what is of the same instances together.
+    later = Later(bootstrap)
+    uniform = _uniform(folder, later)
+    single = [_single(folder, ranking, flips["minimal"], later) for ranking in SINGLE_RANKINGS]
+    multi = list(_multi(folder, rankings, flips, choosable(smallest), later))
+    pairs = list(_pairs(config, flips, later))
     return Aggregates(
         _counts(folder, flips, smallest),
-        _uniform(folder, bootstrap),
-        tuple(_single(folder, ranking, flips["minimal"], bootstrap) for ranking in SINGLE_RANKINGS),
-        tuple(_multi(folder, rankings, flips, choosable(smallest), bootstrap)),
-        tuple(_pairs(config, flips, bootstrap)),
+        uniform(),
+        tuple(described() for described in single),
+        tuple(described() for described in multi),
+        tuple(described() for described in pairs),
         head,
         exhibits,
     )
@@ -154,19 +162,15 @@ def _by_class(labels: pd.Series[int]) -> dict[str, int]:
     return {str(label): int(count) for label, count in labels.value_counts().items()}
 
 
-def _spread(values: Floats, bootstrap: Bootstrap) -> Spread:
-    estimates = bootstrap.summarise(values)
-    return Spread(*(estimates[key] for key in ("mean", "q1", "median", "q3")))
-
-
-def _uniform(folder: Path, bootstrap: Bootstrap) -> Uniform:
+def _uniform(folder: Path, later: Later) -> Callable[[], Uniform]:
     table = read_columns(folder, "instances", ["excluded", "uniform_kl", "uniform_js"])
     table = table[table["excluded"] == ""]
-    kl, js = (_spread(table[f"uniform_{name}"].to_numpy(), bootstrap) for name in ("kl", "js"))
-    return Uniform(kl, js, largest_weight(folder, bootstrap))
+    kl, js = (spread(table[f"uniform_{name}"].to_numpy(), later) for name in ("kl", "js"))
+    largest = largest_weight(folder, later)
+    return lambda: Uniform(kl(), js(), largest())
 
 
-def _pairs(config: Config, flips: dict[str, Ints], bootstrap: Bootstrap) -> Iterator[Pair]:
+def _pairs(config: Config, flips: dict[str, Ints], later: Later) -> Iterator[Callable[[], Pair]]:
     """Compare rankings two by two: which needs fewer items, instance by instance.
 
     Judged are the instances that at least one of the two flips; a ranking that flips where the
@@ -180,11 +184,12 @@ def _pairs(config: Config, flips: dict[str, Ints], bootstrap: Bootstrap) -> Iter
         x, y = np.where(a > 0, a, never), np.where(b > 0, b, never)
         outcome = np.stack([judged & (x < y), judged & (y < x), judged & (x == y)], axis=1)
         wins, losses, ties = (int(count) for count in outcome.sum(axis=0))
-        sign = _test(outcome[:, 0], outcome[:, 1], bootstrap)
-        mcnemar = _test((a > 0) & (b < 0), (b > 0) & (a < 0), bootstrap)
-        share, _, _ = bootstrap.of(judged).means(outcome[judged])
+        sign = _test(outcome[:, 0], outcome[:, 1], later.bootstrap)
+        mcnemar = _test((a > 0) & (b < 0), (b > 0) & (a < 0), later.bootstrap)
+        shares = later.of(judged).means(outcome[judged])
         best = optimal[judged] if len(optimal) else np.zeros(int(judged.sum()), dtype=np.int64)
-        yield Pair(
+        found = partial(
+            Pair,
             first=first,
             second=second,
             instances=len(a),
@@ -192,7 +197,6 @@ def _pairs(config: Config, flips: dict[str, Ints], bootstrap: Bootstrap) -> Iter
             first_smaller=wins,
             second_smaller=losses,
             ties=ties,
-            share_first_smaller=share,
             share_of_all=None if len(a) == 0 else wins / len(a),
             times_as_many=None if losses == 0 else wins / losses,
             p_sign=sign.p_sign,
@@ -205,6 +209,12 @@ def _pairs(config: Config, flips: dict[str, Ints], bootstrap: Bootstrap) -> Iter
             if not len(best) or not len(optimal)
             else float((np.minimum(x, y)[judged] == best).mean()),
         )
+        yield partial(_with_share, found, shares)
+
+
+def _with_share(found: Callable[..., Pair], shares: Callable[[], list[Estimate]]) -> Pair:
+    """Finish the comparison of two rankings."""
+    return found(share_first_smaller=shares()[0])
 
 
 def _test(first: NDArray[np.bool_], second: NDArray[np.bool_], bootstrap: Bootstrap) -> Paired:
@@ -217,7 +227,7 @@ def _test(first: NDArray[np.bool_], second: NDArray[np.bool_], bootstrap: Bootst
     return test
 
 
-def _single(folder: Path, ranking: str, smallest: Ints, bootstrap: Bootstrap) -> SingleWeight:
+def _single(folder: Path, ranking: str, smallest: Ints, later: Later) -> Callable[[], SingleWeight]:
     columns = ["alpha", "js", "item", "flip_label", "r_flip_label", "delta_alpha", "delta_js"]
     columns += ["others_alpha", "others_js", "others_flip_share", "later_flip_share"]
     columns += ["others_larger_share"]
@@ -228,11 +238,11 @@ def _single(folder: Path, ranking: str, smallest: Ints, bootstrap: Bootstrap) ->
     instances = read_columns(folder, "instances", ["n", "excluded"])
     n = instances.loc[instances["excluded"] == "", "n"].to_numpy()
     # For each rule of drawing r: how often r flips, exactly, and how often r is the top item.
-    others, later = table["others_flip_share"].to_numpy(), table["later_flip_share"].to_numpy()
+    others, after = table["others_flip_share"].to_numpy(), table["later_flip_share"].to_numpy()
     rules = {
         "different": (others, np.zeros(len(n))),
         "uniform": ((others * (n - 1) + top) / n, 1 / n),
-        "legacy": (later, np.where(table["item"].to_numpy() > 0, 1 / (n - 1), 0.0)),
+        "legacy": (after, np.where(table["item"].to_numpy() > 0, 1 / (n - 1), 0.0)),
     }
     expected = {
         rule: np.stack([top * s, top * (1 - s), ~top * s, ~top * (1 - s), same], axis=1)
@@ -243,29 +253,41 @@ def _single(folder: Path, ranking: str, smallest: Ints, bootstrap: Bootstrap) ->
 
     any_item = (smallest == 1)[:, None]  # [N, 1], or [0, 1] where smallest sets are not known
     known = np.full(len(table), len(smallest) > 0)
-    test = _test(drawn[:, 1], drawn[:, 2], bootstrap)
-    return SingleWeight(
-        ranking=ranking,
-        instances=len(table),
-        contingency={
-            cell: CountedShare(int(drawn[:, column].sum()), share.value, share.low, share.high)
-            for column, (cell, share) in enumerate(zip(CELLS, bootstrap.means(drawn), strict=True))
-        },
-        expected_contingency={
-            rule: dict(zip((*CELLS, "same_item"), bootstrap.means(values), strict=True))
-            for rule, values in expected.items()
-        },
-        mcnemar=test.statistic,
-        p_mcnemar=test.p_mcnemar,
-        p_sign=test.p_sign,
-        # The gold standard of this test: how often some item flips the decision alone.
-        share_any_item_flips=bootstrap.of(known).means(any_item)[0],
-        delta_js=_spread(delta_js, bootstrap),
-        delta_alpha=_spread(table["delta_alpha"].to_numpy(), bootstrap),
-        expected_delta_js=_spread(expected_delta_js, bootstrap),
-        negative_delta_js=bootstrap.means((delta_js < -LEAST_DIFFERENCE)[:, None])[0],
-        expected_negative=bootstrap.means(table[["others_larger_share"]].to_numpy())[0],
-    )
+    total, counts = len(table), drawn.sum(axis=0)
+    test = _test(drawn[:, 1], drawn[:, 2], later.bootstrap)
+    shares = later.means(drawn)
+    of_rules = {rule: later.means(values) for rule, values in expected.items()}
+    # The gold standard of this test: how often some item flips the decision alone.
+    any_flips = later.of(known).means(any_item)
+    js, alpha = spread(delta_js, later), spread(table["delta_alpha"].to_numpy(), later)
+    expected_js = spread(expected_delta_js, later)
+    negative = later.means((delta_js < -LEAST_DIFFERENCE)[:, None])
+    expected_negative = later.means(table[["others_larger_share"]].to_numpy())
+
+    def describe() -> SingleWeight:
+        return SingleWeight(
+            ranking=ranking,
+            instances=total,
+            contingency={
+                cell: CountedShare(int(count), share.value, share.low, share.high)
+                for cell, count, share in zip(CELLS, counts, shares(), strict=True)
+            },
+            expected_contingency={
+                rule: dict(zip((*CELLS, "same_item"), of_rule(), strict=True))
+                for rule, of_rule in of_rules.items()
+            },
+            mcnemar=test.statistic,
+            p_mcnemar=test.p_mcnemar,
+            p_sign=test.p_sign,
+            share_any_item_flips=any_flips()[0],
+            delta_js=js(),
+            delta_alpha=alpha(),
+            expected_delta_js=expected_js(),
+            negative_delta_js=negative()[0],
+            expected_negative=expected_negative()[0],
+        )
+
+    return describe
 
 
 def _multi(
@@ -273,11 +295,11 @@ def _multi(
     rankings: Sequence[str],
     flips: dict[str, Ints],
     choice: NDArray[np.bool_],
-    bootstrap: Bootstrap,
-) -> Iterator[MultiWeight]:
+    later: Later,
+) -> Iterator[Callable[[], MultiWeight]]:
     flipped_by = np.stack([flips[ranking] > 0 for ranking in RANKINGS])  # [4, N]
     common = np.asarray(flipped_by.all(axis=0))  # [N]
-    counted = count_all(folder, bootstrap)
+    read = count_all(folder, later)
     for ranking in rankings:
         table = read_columns(
             folder, "multi", ["order", "first_flip", "fraction", "mass", "gap"], ranking
@@ -298,17 +320,37 @@ def _multi(
         first_flip, gap = column("first_flip"), column("gap")[choice]
         flipped = (first_flip > 0).mean(axis=1, keepdims=True)
         optimal = (gap <= 1).mean(axis=1, keepdims=True)
-        yield MultiWeight(
-            ranking=ranking,
-            orders=orders,
-            instances=len(fraction),
-            flipped=int((table["first_flip"] > 0).sum()),
-            never=int((table["first_flip"] < 0).sum()),
-            fraction=_spread(fraction, bootstrap),
-            mass=_spread(column("mass"), bootstrap),
-            gap=_spread(gap, bootstrap.of(choice)),
-            share_flipped=bootstrap.means(flipped)[0],
-            common=_spread(fraction[common], bootstrap.of(common)),
-            share_optimal=bootstrap.of(choice).means(optimal)[0],
-            counted=counted(ranking),
+        yield partial(
+            _described,
+            partial(
+                MultiWeight,
+                ranking=ranking,
+                orders=orders,
+                instances=len(fraction),
+                flipped=int((table["first_flip"] > 0).sum()),
+                never=int((table["first_flip"] < 0).sum()),
+            ),
+            {
+                "fraction": spread(fraction, later),
+                "mass": spread(column("mass"), later),
+                "gap": spread(gap, later.of(choice)),
+                "common": spread(fraction[common], later.of(common)),
+                "counted": read(ranking),
+            },
+            {
+                "share_flipped": later.means(flipped),
+                "share_optimal": later.of(choice).means(optimal),
+            },
         )
+
+
+def _described(
+    found: Callable[..., MultiWeight],
+    spreads: dict[str, Callable[[], Any]],
+    shares: dict[str, Callable[[], list[Estimate]]],
+) -> MultiWeight:
+    """Finish the record of a ranking."""
+    return found(
+        **{name: described() for name, described in spreads.items()},
+        **{name: described()[0] for name, described in shares.items()},
+    )

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from fastattnerase.extras import needs
-from fastattnerase.statistics.bootstrap import Floats
+from fastattnerase.statistics.resampled import Floats
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns
 from fastattnerase.studies.serrano_smith.result import Result
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fastattnerase.extras import needs
 from fastattnerase.measures.skill import skill
-from fastattnerase.statistics.bootstrap import UNDEFINED, Bootstrap, Estimate
+from fastattnerase.statistics.bootstrap import UNDEFINED, Estimate
+from fastattnerase.statistics.together import Later
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns
 
 with needs("text"):
@@ -86,66 +87,69 @@ def smallest_sets(folder: Path) -> pd.Series[float]:
     return table["fraction"].where(table["first_flip"] > 0)
 
 
-def count_all(folder: Path, bootstrap: Bootstrap) -> Callable[[str], Counted]:
+def count_all(folder: Path, later: Later) -> Callable[[str], Callable[[], Counted]]:
     """Prepare to describe rankings over all analysed instances, from the tables of a run.
 
     Args:
         folder: holds `multi.parquet`.
-        bootstrap: draws the intervals.
+        later: draws the intervals.
 
     Returns:
-        What describes a ranking by its name: three samples, and two more where smallest sets are
-        known.
+        What reads a ranking by its name, and gives what describes it: three samples, and two more
+        where smallest sets are known.
     """
     random, smallest = _by_order(folder, "random", "fraction"), smallest_sets(folder)
     chosen, sizes = choosable(smallest), np.asarray(smallest, dtype=np.float64)
 
-    def describe(ranking: str) -> Counted:
+    def read(ranking: str) -> Callable[[], Counted]:
         fraction = _by_order(folder, ranking, "fraction")  # [N, orders]
         known = len(smallest) == len(fraction)
         judged = chosen if known else np.zeros(len(fraction), dtype=bool)
-        gap = _by_order(folder, ranking, "gap")[judged]
+        gap = with_never(_by_order(folder, ranking, "gap")[judged], later.of(judged))
         everything = np.where(np.isnan(fraction), 1.0, fraction).mean(axis=1, keepdims=True)
-        [mean] = bootstrap.means(everything)
-        quartiles = with_never(fraction, bootstrap)
-        return Counted(
-            Spread(mean, quartiles.q1, quartiles.median, quartiles.q3),
-            with_never(gap, bootstrap.of(judged)),
-            _skill(fraction, random, sizes, bootstrap) if known else Skills(),
-        )
+        means = later.means(everything)
+        quartiles = with_never(fraction, later)
+        skills = _skill(fraction, random, sizes, later) if known else Skills
 
-    return describe
+        def describe() -> Counted:
+            [mean], found = means(), quartiles()
+            return Counted(Spread(mean, found.q1, found.median, found.q3), gap(), skills())
+
+        return describe
+
+    return read
 
 
-def with_never(values: Floats, bootstrap: Bootstrap) -> Spread:
+def spread(values: Floats, later: Later) -> Callable[[], Spread]:
+    """Describe a sample, `[N]` or `[N, K]`, in which NaN is "does not apply"."""
+    found = later.summarise(values)
+    return lambda: Spread(*(found()[key] for key in ("mean", "q1", "median", "q3")))
+
+
+def with_never(values: Floats, later: Later) -> Callable[[], Spread]:
     """Describe a sample in which NaN is never, beyond every number.
 
     Args:
         values: `[N]` or `[N, K]`.
-        bootstrap: draws the intervals.
+        later: draws the intervals.
 
     Returns:
-        Mean and quartiles, infinite where they are among what never is.
+        What gives mean and quartiles, infinite where they are among what never is.
     """
-    estimates = bootstrap.summarise(np.where(np.isnan(values), np.inf, values))
-    return Spread(*(estimates[key] for key in ("mean", "q1", "median", "q3")))
+    return spread(np.where(np.isnan(values), np.inf, values), later)
 
 
-def largest_weight(folder: Path, bootstrap: Bootstrap) -> Spread:
+def largest_weight(folder: Path, later: Later) -> Callable[[], Spread]:
     """Describe the largest attention weight of each analysed instance of a run."""
     table = read_columns(folder, "single", ["alpha"], "attention")
-    estimates = bootstrap.summarise(table["alpha"].to_numpy())
-    return Spread(*(estimates[key] for key in ("mean", "q1", "median", "q3")))
+    return spread(table["alpha"].to_numpy(), later)
 
 
-def _skill(ranking: Floats, random: Floats, smallest: Floats, bootstrap: Bootstrap) -> Skills:
+def _skill(ranking: Floats, random: Floats, smallest: Floats, later: Later) -> Callable[[], Skills]:
     found = skill(ranking, random, smallest)
-    estimates = bootstrap.summarise(found.values)
-    return Skills(
-        bootstrap.ratio(found.gained, found.possible),
-        found.undefined,
-        Spread(*(estimates[key] for key in ("mean", "q1", "median", "q3"))),
-    )
+    undefined = found.undefined
+    overall, each = later.ratio(found.gained, found.possible), spread(found.values, later)
+    return lambda: Skills(overall(), undefined, each())
 
 
 def _by_order(folder: Path, ranking: str, column: str) -> Floats:

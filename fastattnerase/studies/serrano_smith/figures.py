@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from fastattnerase.extras import needs
 from fastattnerase.report.figures import PANEL, STYLE, add_legend, fitted, letters
 from fastattnerase.studies.serrano_smith.config import LEAST_DIFFERENCE
 from fastattnerase.studies.serrano_smith.counted import choosable
+from fastattnerase.studies.serrano_smith.looks import COLOURS, NAMES, looks
 from fastattnerase.studies.serrano_smith.result import Result
 
 with needs("report"):
@@ -24,58 +24,12 @@ with needs("report"):
     from matplotlib.cbook import boxplot_stats
     from matplotlib.figure import Figure
 
-NAMES = {
-    "random": "Random",
-    "attention": "Attention",
-    "gradient": "Gradient",
-    "product": "Product",
-    "minimal": "Smallest set",
-}
-# Okabe and Ito's colours, told apart with any colour vision; black for the optimum.
-COLOURS = {
-    "random": "#8a8f98",
-    "attention": "#0072b2",
-    "gradient": "#d98200",
-    "product": "#009e73",
-    "minimal": "#1b1f24",
-}
-STYLES = {
-    "random": (0, (1, 1.2)),
-    "attention": "solid",
-    "gradient": (0, (5, 1.5)),
-    "product": (0, (7, 1.5, 1, 1.5)),
-    "minimal": "solid",
-}
-# Other rankings, in turn: Okabe and Ito's other colours, and as many as are registered.
-_OWN = (
-    ("#cc79a7", "dashed"),
-    ("#d55e00", "dashdot"),
-    ("#56b4e9", "dotted"),
-    ("#6a3d9a", (0, (3, 1, 1, 1, 1, 1))),
-)
 _SLANTED = 22  # letters of a slanted label
 NEVER = 1.12  # the height of what never flips, beyond every fraction
 _DIGIT = 0.026  # a digit of a tick's label, as a share of a panel's axis
 _MANY = 3000  # more marks than this are drawn as pixels, also in vector formats
 
 Draw = Callable[[Axes, Result], None]
-
-
-class Look(NamedTuple):
-    """How a ranking is shown."""
-
-    name: str
-    colour: str
-    style: Any  # of a line
-
-
-def looks(*results: Result) -> dict[str, Look]:
-    """Say how rankings are shown: the paper's, those of these runs' own, the smallest set last."""
-    own = dict.fromkeys(name for result in results for name in result.run.config.rankings)
-    shown = {name: Look(NAMES[name], COLOURS[name], STYLES[name]) for name in NAMES}
-    last = {"minimal": shown.pop("minimal")}
-    turn = itertools.cycle(_OWN)
-    return shown | {name: Look(name, *next(turn)) for name in own} | last
 
 
 def draw_fractions(axes: Axes, result: Result) -> None:

@@ -14,8 +14,9 @@ from fastattnerase.report.figures import STYLE, add_legend, fitted, letters, pla
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.statistics.shares import wilson
 from fastattnerase.studies.serrano_smith.config import CELLS, LEAST_DIFFERENCE, RULES
-from fastattnerase.studies.serrano_smith.figures import COLOURS, NEVER, fill, looks
+from fastattnerase.studies.serrano_smith.figures import NEVER, fill
 from fastattnerase.studies.serrano_smith.grid import Grid, places
+from fastattnerase.studies.serrano_smith.looks import COLOURS, looks
 from fastattnerase.studies.serrano_smith.result import Result
 
 with needs("report"):

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from fastattnerase.extras import needs
-from fastattnerase.statistics.bootstrap import Floats
+from fastattnerase.statistics.resampled import Floats
 from fastattnerase.statistics.two_level import SeedBootstrap, less
 from fastattnerase.studies.serrano_smith.columns import fractions
 from fastattnerase.studies.serrano_smith.config import LEAST_DIFFERENCE

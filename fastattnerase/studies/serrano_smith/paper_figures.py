@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from fastattnerase.extras import needs
 from fastattnerase.report.figures import STYLE, fitted, letters, place_legend
 from fastattnerase.studies.serrano_smith.config import RANKINGS, SINGLE_RANKINGS
-from fastattnerase.studies.serrano_smith.figures import COLOURS, NAMES, fill
+from fastattnerase.studies.serrano_smith.figures import fill
 from fastattnerase.studies.serrano_smith.grid import Grid, places
+from fastattnerase.studies.serrano_smith.looks import COLOURS, NAMES
 from fastattnerase.studies.serrano_smith.records import Architecture
 from fastattnerase.studies.serrano_smith.result import Result
 

@@ -33,6 +33,7 @@ from fastattnerase.studies.serrano_smith.config import (
 from fastattnerase.studies.serrano_smith.documents import KEPT, documents
 from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange
+from fastattnerase.studies.serrano_smith.looks import looks
 from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.summary import summarise
 from fastattnerase.studies.serrano_smith.tables import paper_tables, tables
@@ -184,8 +185,8 @@ def build(
         corpora=_shown(paper_form["table-1"]),
         paper_figures=of_paper,
         better_figures=better,
-        names={ranking: look.name for ranking, look in figures.looks(*results).items()},
-        colours={ranking: look.colour for ranking, look in figures.looks(*results).items()},
+        names={ranking: look.name for ranking, look in looks(*results).items()},
+        colours={ranking: look.colour for ranking, look in looks(*results).items()},
         excluded=EXCLUSIONS,
         random_item=_RANDOM_ITEM,
         single_rankings=SINGLE_RANKINGS,
@@ -287,7 +288,7 @@ def _model(
             heatmap.render(
                 shown,
                 result.run.classes,
-                looks={r: (look.name, look.colour) for r, look in figures.looks(result).items()},
+                looks={r: (look.name, look.colour) for r, look in looks(result).items()},
                 sentences=result.run.source.get("item") == "sentences",
                 a_page=max(result.run.config.exhibits, 1),
                 most_bytes=most_bytes,

@@ -13,6 +13,7 @@ from fastattnerase.extras import needs
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record
 from fastattnerase.statistics.bootstrap import UNDEFINED, Bootstrap, Estimate
+from fastattnerase.statistics.together import Later
 from fastattnerase.statistics.two_level import SeedSpread
 from fastattnerase.studies.serrano_smith.config import FORMAT, KIND, Config
 from fastattnerase.studies.serrano_smith.counted import (
@@ -477,15 +478,18 @@ run.json
 
 def _count(aggregates: Aggregates, config: Config, folder: Path) -> Aggregates:
     """Make what the record of a run of before lacks from its tables."""
-    bootstrap = Bootstrap(
-        seed=config.seed, resamples=config.resamples, confidence=config.confidence
+    later = Later(
+        Bootstrap(seed=config.seed, resamples=config.resamples, confidence=config.confidence)
     )
-    counted = count_all(folder, bootstrap)
+    read = count_all(folder, later)
+    largest = largest_weight(folder, later)
+    counted = [read(record.ranking) for record in aggregates.multi]
     return replace(
         aggregates,
-        uniform=replace(aggregates.uniform, largest=largest_weight(folder, bootstrap)),
+        uniform=replace(aggregates.uniform, largest=largest()),
         multi=tuple(
-            replace(record, counted=counted(record.ranking)) for record in aggregates.multi
+            replace(record, counted=described())
+            for record, described in zip(aggregates.multi, counted, strict=True)
         ),
     )
 

@@ -15,7 +15,7 @@ from fastattnerase.extras import needs
 from fastattnerase.runs import rundir
 from fastattnerase.runs.progress import Report, silent, tracked
 from fastattnerase.runs.records import to_json
-from fastattnerase.statistics.bootstrap import Floats
+from fastattnerase.statistics.resampled import Floats
 from fastattnerase.statistics.two_level import SeedBootstrap, spread
 from fastattnerase.studies.serrano_smith.aggregates import aggregate
 from fastattnerase.studies.serrano_smith.columns import flips_so, fractions

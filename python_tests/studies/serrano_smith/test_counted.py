@@ -14,6 +14,7 @@ import fastattnerase as fae
 from fastattnerase.runs.rundir import read_json, write_json
 from fastattnerase.sources import Chunk
 from fastattnerase.statistics.bootstrap import Bootstrap
+from fastattnerase.statistics.together import Later
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.serrano_smith.counted import with_never
@@ -114,14 +115,15 @@ def test_skill_is_that_of_the_tables(drawn: list[Result]) -> None:
 
 def test_quartiles_with_never() -> None:
     """Of 1/2, 1, never, never: the median lies between 1 and never, the lower quartile at 7/8."""
-    spread = with_never(np.array([0.5, 1.0, NAN, NAN]), Bootstrap(seed=0, resamples=30))
+    later = Later(Bootstrap(seed=0, resamples=30))
+    spread = with_never(np.array([0.5, 1.0, NAN, NAN]), later)()
     assert spread.q1.value == pytest.approx(0.875)
     assert (spread.median.value, spread.q3.value, spread.mean.value) == (INF, INF, INF)
     assert spread.median.high == INF
     assert spread.median.low < INF
-    none = with_never(np.array([0.5, 1.0, 0.75]), Bootstrap(seed=0, resamples=30))
+    none = with_never(np.array([0.5, 1.0, 0.75]), later)()
     assert (none.median.value, none.mean.value) == (0.75, 0.75)
-    assert with_never(np.array([]), Bootstrap(seed=0)).median.value is None
+    assert with_never(np.array([]), later)().median.value is None
 
 
 def test_a_run_of_before_is_counted_when_it_is_opened(drawn: list[Result], tmp_path: Path) -> None:

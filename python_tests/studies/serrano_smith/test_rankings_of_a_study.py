@@ -24,7 +24,8 @@ from fastattnerase.rankings import RANKINGS
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import PAIRS, Config
-from fastattnerase.studies.serrano_smith.figures import FIGURES, looks, panel
+from fastattnerase.studies.serrano_smith.figures import FIGURES, panel
+from fastattnerase.studies.serrano_smith.looks import looks
 from fastattnerase.studies.serrano_smith.full_figures import medians
 from fastattnerase.studies.serrano_smith.grid import arrange
 from fastattnerase.studies.serrano_smith.report import build
