@@ -25,9 +25,9 @@ from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import PAIRS, Config
 from fastattnerase.studies.serrano_smith.figures import FIGURES, panel
-from fastattnerase.studies.serrano_smith.looks import looks
 from fastattnerase.studies.serrano_smith.full_figures import medians
 from fastattnerase.studies.serrano_smith.grid import arrange
+from fastattnerase.studies.serrano_smith.looks import looks
 from fastattnerase.studies.serrano_smith.report import build
 from fastattnerase.studies.serrano_smith.result import load
 from fastattnerase.studies.serrano_smith.study import read_study
