@@ -369,8 +369,7 @@ def test_the_paper_s_numbers() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_killed_and_called_again_it_ends_with_the_same_numbers(tmp_path: Path, jobs: int) -> None:
-    compared, differences = kill_and_compare(tmp_path, kills=3, jobs=jobs)
+def test_killed_and_called_again_it_ends_with_the_same_numbers(tmp_path: Path) -> None:
+    compared, differences = kill_and_compare(tmp_path, kills=2, jobs=2)
     assert compared > 20
     assert differences == []
