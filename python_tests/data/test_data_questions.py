@@ -170,6 +170,12 @@ def test_forms_of_snli_give_the_same_rows(tmp_path: Path) -> None:
         assert read("snli", path, *columns) == wanted[:3]
 
 
+def test_a_sentence_that_is_null_is_empty(tmp_path: Path) -> None:
+    line = '{"gold_label": "neutral", "sentence1": "A", "sentence2": null}\n'
+    path = write(tmp_path / "snli_1.0_dev.jsonl", line)
+    assert read("snli", path, "text", "query") == [{"text": "A", "query": ""}]
+
+
 def test_splits_of_snli(tmp_path: Path) -> None:
     for split in ("train", "dev", "test"):
         write(tmp_path / f"snli_1.0_{split}.jsonl", snli_lines())
@@ -381,6 +387,11 @@ def test_babi_at_hand(tmp_path: Path) -> None:
         assert max(lengths) == most
         spans = [d.spans for d in prepared.test]
         assert {0 if own is None else len(own) for own in spans} == {task}
+        if task == 1:  # its fact ends with the place that is asked for
+            for document in prepared.test:
+                assert document.spans is not None
+                end = document.spans[0, 1]
+                assert document.tokens[end - 1] == prepared.classes[document.label]
 
 
 @needs_data

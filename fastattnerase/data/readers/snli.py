@@ -89,7 +89,7 @@ def _pairs(file: Path) -> Iterator[dict[str, str]]:
     else:
         names, rows = _ORIGINAL, read_jsonl(file, _ORIGINAL)
     for row in rows:
-        text, query, label = (str(row[name]) for name in names)
+        text, query, label = ("" if row[name] is None else str(row[name]) for name in names)
         if names is _NUMBERED:
             label = _NUMBERS.get(label, label)
         yield {"text": text, "query": query, "label": "" if label == "-" else label}
