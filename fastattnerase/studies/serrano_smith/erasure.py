@@ -25,9 +25,15 @@ from fastattnerase.studies.serrano_smith.config import (
     Config,
     RandomItem,
 )
-from fastattnerase.studies.serrano_smith.instance_tables import ERASED, INSTANCES, MULTI, SINGLE
+from fastattnerase.studies.serrano_smith.instance_tables import (
+    CURVED,
+    ERASED,
+    INSTANCES,
+    MULTI,
+    SINGLE,
+)
 from fastattnerase.studies.serrano_smith.item_table import of_items
-from fastattnerase.studies.serrano_smith.prefixes import QUANTITIES, curves, lasting_flips
+from fastattnerase.studies.serrano_smith.prefixes import curves, lasting_flips
 
 with needs("text"):
     import pyarrow as pa
@@ -84,7 +90,7 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
     w = fae.sweep(
         batch,
         rankings=(*RANKINGS, least_first, *config.rankings),
-        curves=QUANTITIES,
+        curves=CURVED,
         orders=True,
         seed=config.seed,
         random_orders=config.random_orders,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fastattnerase.choices import CurveName
 from fastattnerase.extras import needs
 from fastattnerase.studies.serrano_smith.config import ASCENDING, SINGLE_RANKINGS, Config
 
@@ -80,8 +81,9 @@ MULTI = pa.schema(
         ("stays_changed", pa.int64()),
     ]
 )
-# Fractions of the items erased at which curves are kept: finer where most decisions change.
-PLACES = tuple(percent / 100 for percent in (*range(10), *range(10, 101, 5)))
+CURVED: tuple[CurveName, ...] = ("js", "label_prob")
+# Fractions of the items erased at which curves are kept: finer at both ends, where they bend.
+PLACES = tuple(percent / 100 for percent in (*range(10), *range(10, 90, 5), *range(90, 101)))
 CURVES = pa.schema(
     [
         ("row", pa.int64()),
@@ -152,6 +154,12 @@ def scored(config: Config) -> list[str]:
         if resolve(name).kind in (None, RankingKind.ATTENTION)
         or isinstance(resolve(name).order, ByKey)
     ]
+
+
+def holds(folder: Path, table: str, column: str) -> bool:
+    """Say whether a run has a column of a table; runs of versions before may lack it."""
+    path = folder / f"{table}.parquet"
+    return path.is_file() and column in pq.read_schema(path).names
 
 
 def read_columns(

@@ -9,17 +9,15 @@ import torch
 from numpy.typing import NDArray
 
 import fastattnerase as fae
-from fastattnerase.choices import BackendName, CurveName
+from fastattnerase.choices import BackendName
 from fastattnerase.extras import needs
 from fastattnerase.measures.areas import areas
 from fastattnerase.measures.lasting import lasting
 from fastattnerase.studies.serrano_smith.config import SINGLE_RANKINGS, Config
-from fastattnerase.studies.serrano_smith.instance_tables import CURVES, PLACES
+from fastattnerase.studies.serrano_smith.instance_tables import CURVED, CURVES, PLACES
 
 with needs("text"):
     import pyarrow as pa
-
-QUANTITIES: tuple[CurveName, ...] = ("js", "label_prob")
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -68,7 +66,7 @@ def curves(w: fae.Sweep, config: Config, kept: Ints, rows: Ints) -> pa.Table:
     """Make the table `curves`: what each ranking's prefixes do to the output, by normalised length.
 
     Args:
-        w: a sweep with the curves of `QUANTITIES`.
+        w: a sweep with the curves of `CURVED`.
         config: the experiment.
         kept: `[K]`, the analysed instances.
         rows: `[B]`, the numbers of all instances in their source.
@@ -79,7 +77,7 @@ def curves(w: fae.Sweep, config: Config, kept: Ints, rows: Ints) -> pa.Table:
     points, bounds, _ = _points(w, kept)
     of_rows = {
         quantity: w.prefixes.curves[quantity].double().cpu().numpy()[:, points]  # [R, P]
-        for quantity in QUANTITIES
+        for quantity in CURVED
     }
     random = config.random_orders
     own = random + len(SINGLE_RANKINGS) + 1  # after attention, least first
@@ -89,7 +87,7 @@ def curves(w: fae.Sweep, config: Config, kept: Ints, rows: Ints) -> pa.Table:
     tables = []
     for ranking, chosen in places.items():
         columns: list[pa.Array] = []
-        for quantity in QUANTITIES:
+        for quantity in CURVED:
             found = areas(of_rows[quantity][chosen].mean(axis=0), bounds, grid=PLACES)
             flat = pa.array(found.curves.astype(np.float32).ravel())
             columns += [
