@@ -98,6 +98,42 @@ class Ratio:
         return np.divide(sums[:, :1], sums[:, 1:], out=np.full(some.shape, np.nan), where=some)
 
 
+class Ratios:
+    """Several ratios of sums, `Σ above_k / Σ below_l`; undefined where `below_l` adds to 0.
+
+    Args:
+        above: `[N, K]` float64, without NaN.
+        below: `[N, L]` float64, likewise.
+        which: `[K]`, the column of `below` that each of `above` is divided by.
+
+    Example:
+        >>> import numpy as np
+        >>> from fastattnerase.statistics.resampled import Ratios
+        >>> Ratios(np.array([[1.0, 0.0]]), np.array([[2.0]]), (0, 0)).own().tolist()
+        [0.5, 0.0]
+    """
+
+    def __init__(self, above: Floats, below: Floats, which: Sequence[int]) -> None:
+        self.count = above.shape[1]
+        self.columns = np.concatenate([above, below], axis=1)  # [N, K + L]
+        self._below = self.count + np.asarray(which, dtype=np.int64)
+
+    def own(self) -> Floats:
+        """Give the ratios of the sample, `[K]`."""
+        return np.asarray(self.of_sums(self.columns.sum(axis=0, keepdims=True))[0])
+
+    def resampled(self, counts: Counts, sums: Floats, rows: Floats) -> Floats:
+        """Give the ratios of resamples, `[C, K]`."""
+        return self.of_sums(sums)
+
+    def of_sums(self, sums: Floats) -> Floats:
+        """Give the ratios, `[C, K]`, of sums of `columns` over some rows, `[C, K + L]`."""
+        below = sums[:, self._below]
+        found = np.full(below.shape, np.nan)
+        np.divide(sums[:, : self.count], below, out=found, where=below != 0)
+        return found
+
+
 class Summary:
     """Share, mean and quartiles of a sample in which NaN is "does not apply".
 

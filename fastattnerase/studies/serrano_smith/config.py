@@ -37,8 +37,9 @@ ERASING, TABLES, DOCUMENTS = "erasing", "writing tables", "choosing documents"
 INTERVALS = "drawing intervals"
 # How long they take against each other where instances are many.
 COSTS = {ERASING: 6.0, TABLES: 1.0, DOCUMENTS: 0.2, INTERVALS: 3.0}
-DRAWING, LISTING, WRITING = "drawing figures", "writing the tables", "writing the page"
-REPORT_COSTS = {DRAWING: 8.0, LISTING: 0.5, WRITING: 1.0}
+DESCRIBING, DRAWING = "looking at every prefix", "drawing figures"
+LISTING, WRITING = "writing the tables", "writing the page"
+REPORT_COSTS = {DESCRIBING: 1.0, DRAWING: 8.0, LISTING: 0.5, WRITING: 1.0}
 
 RandomItem = Literal["different", "uniform", "legacy"]
 NeverFlips = Literal["left_out", "minus_one", "one"]

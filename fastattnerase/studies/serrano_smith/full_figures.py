@@ -46,16 +46,17 @@ def figures(grid: Grid) -> Iterator[tuple[str, Figure]]:
         `figure-04-shares`, `figure-05-curves`, `figure-09-rules`, `figure-10-medians`,
         `figure-11-medians`, `section-5-4-pairs`.
     """
-    yield "figure-03-density", _panels(grid, draw_density)
-    yield "figure-04-shares", _panels(grid, draw_negative_shares)
-    yield "figure-05-curves", _panels(grid, draw_curves)
-    yield "figure-09-rules", _panels(grid, draw_rules)
+    yield "figure-03-density", panels(grid, draw_density)
+    yield "figure-04-shares", panels(grid, draw_negative_shares)
+    yield "figure-05-curves", panels(grid, draw_curves)
+    yield "figure-09-rules", panels(grid, draw_rules)
     yield "figure-10-medians", medians(grid, "fraction", "Median fraction erased at first flip")
     yield "figure-11-medians", medians(grid, "mass", "Median attention mass erased at first flip")
     yield "section-5-4-pairs", pairs(grid)
 
 
-def _panels(grid: Grid, draw: Draw) -> Figure:
+def panels(grid: Grid, draw: Draw) -> Figure:
+    """Draw a panel for each corpus and model, with one legend for all."""
     (rows, columns), cells = places(grid, grid.models, 2)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(3.6 * columns, 2.7 * rows), layout="constrained")

@@ -157,9 +157,13 @@ def scored(config: Config) -> list[str]:
 
 
 def holds(folder: Path, table: str, column: str) -> bool:
-    """Say whether a run has a column of a table; runs of versions before may lack it."""
+    """Say whether a run has a column of a table as it is now; runs of versions before may not."""
     path = folder / f"{table}.parquet"
-    return path.is_file() and column in pq.read_schema(path).names
+    if not path.is_file():
+        return False
+    schema = pq.read_schema(path)
+    wanted = SCHEMAS[table].field(column).type
+    return column in schema.names and bool(schema.field(column).type == wanted)
 
 
 def read_columns(

@@ -10,7 +10,7 @@ import numpy as np
 from fastattnerase.extras import needs
 from fastattnerase.statistics.resampled import Floats
 from fastattnerase.statistics.two_level import SeedBootstrap, less
-from fastattnerase.studies.serrano_smith.columns import fractions
+from fastattnerase.studies.serrano_smith.columns import fractions, seed_sizes
 from fastattnerase.studies.serrano_smith.config import LEAST_DIFFERENCE
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns
 from fastattnerase.studies.serrano_smith.result import Result
@@ -43,12 +43,9 @@ class Levels:
         self._result = result
         self._medians: dict[str, Floats] = {}
         config = result.run.config
-        excluded = result.table("instances", ["excluded"])["excluded"].to_numpy()
-        most = _COUNTS // max(1, len(excluded))
-        # All seeds of a study erase from the same documents.
-        seeds = np.split(excluded == "", max(1, len(result.seeds)))
+        most = _COUNTS // max(1, result.counts.instances)
         self._bootstrap = SeedBootstrap(
-            [int(analysed.sum()) for analysed in seeds],
+            seed_sizes(result),
             seed=config.seed,
             resamples=max(config.resamples, min(_FINER * config.resamples, most)),
             confidence=config.confidence,

@@ -16,6 +16,9 @@ from fastattnerase.report.tables import save as save_table
 from fastattnerase.runs.progress import Report, silent, tracked
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.serrano_smith import (
+    exact_figures,
+    exact_tables,
+    exact_words,
     figures,
     full_figures,
     judgement,
@@ -24,6 +27,7 @@ from fastattnerase.studies.serrano_smith import (
     sentences,
 )
 from fastattnerase.studies.serrano_smith.config import (
+    DESCRIBING,
     DRAWING,
     EXCLUSIONS,
     LISTING,
@@ -31,9 +35,10 @@ from fastattnerase.studies.serrano_smith.config import (
     WRITING,
 )
 from fastattnerase.studies.serrano_smith.documents import KEPT, documents
+from fastattnerase.studies.serrano_smith.exact import Exact, describe, made
 from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange
-from fastattnerase.studies.serrano_smith.looks import looks
+from fastattnerase.studies.serrano_smith.looks import Look, looks
 from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.summary import summarise
 from fastattnerase.studies.serrano_smith.tables import paper_tables, tables
@@ -128,7 +133,10 @@ def build(
         )
     for part in ("figures", "tables", "paper"):
         (folder / part).mkdir(parents=True, exist_ok=True)
+    said = [describe(result) for result in tracked(results, len(results), DESCRIBING, report)]
+    parts = made(said)
     count = len(figures.FIGURES) * (1 + len(results)) + len(_CAPTIONS)
+    count += sum(len(exact_figures.OF_PART[part]) for part in parts)
     drawn = _Drawn(partial(report, DRAWING), count, pdf)
     for name, draw in figures.FIGURES.items():
         drawn.save(figures.side_by_side(draw, results), folder / "figures" / name)
@@ -142,16 +150,24 @@ def build(
     for name, figure in full_figures.figures(grid):
         drawn.save(figure, folder / "figures" / name, kinds=("png", "pdf"))
         better.append(_picture(folder / "figures" / f"{name}.png", _CAPTIONS[name]))
+    of_exact: dict[str, list[dict[str, Any]]] = {part: [] for part in parts}
+    for part, name, figure in exact_figures.figures(
+        grid, dict(zip(names, said, strict=True)), parts
+    ):
+        drawn.save(figure, folder / "figures" / name, kinds=("png", "pdf"))
+        picture = _picture(folder / "figures" / f"{name}.png", exact_figures.CAPTIONS[name])
+        of_exact[part].append(picture)
     panels = {result.run.name: _panels(result, drawn) for result in results}
     medians = [picture for picture in better if picture["name"] == "figure-10-medians"]
     found, summary = findings(grid), summarise(results)
     paper_form, own = paper_tables(grid), tables(results, of_seeds, found)
-    made = [
+    own |= exact_tables.exact_tables(results, said)
+    files = [
         (folder / place / name, table)
         for place, of_place in (("tables", own), ("paper", paper_form))
         for name, table in of_place.items()
     ]
-    for path, table in tracked(made, len(made), LISTING, report):
+    for path, table in tracked(files, len(files), LISTING, report):
         numbers = "%.1f" if path.name.startswith(("table-", "figure-")) else "%.4g"
         save_table(table, path, numbers)
 
@@ -173,7 +189,13 @@ def build(
             )
         ],
         next_steps=summary.next_steps,
-        over_seeds=[row for result in results for row in seed_rows.shown(result)],
+        over_seeds=[
+            (name, seeds, [*rows, *exact_tables.seed_rows(exact)])
+            for result, exact in zip(results, said, strict=True)
+            for name, seeds, rows in seed_rows.shown(result)
+        ],
+        exact=_exact(results, said, of_exact, looks(*results)),
+        exact_lacking=exact_words.lacking(results, said),
         medians=medians[0] if len(results) > _PANELS else None,
         kept=KEPT,
         most_bytes=MOST_BYTES,
@@ -194,6 +216,33 @@ def build(
         fair=judgement.FAIR,
         even=judgement.EVEN,
     )
+
+
+def _exact(
+    results: Sequence[Result],
+    said: Sequence[Exact],
+    pictures: dict[str, list[dict[str, Any]]],
+    named: dict[str, Look],
+) -> list[dict[str, Any]]:
+    """Gather what the page shows of each part of the chapter on exact erasure."""
+    names = {ranking: look.name for ranking, look in named.items()}
+    of_page = exact_tables.page_tables(results, said, names)
+    over = exact_words.over_runs(results, said)
+    texts = {
+        result.run.name: exact_words.of_run(result, exact)
+        for result, exact in zip(results, said, strict=True)
+    }
+    return [
+        {
+            "title": exact_words.PARTS_SAY[part][0],
+            "lead": exact_words.PARTS_SAY[part][1],
+            "over": over.get(part, ""),
+            "pictures": shown,
+            "texts": [(name, of_run[part]) for name, of_run in texts.items() if part in of_run],
+            "table": of_page[part],
+        }
+        for part, shown in pictures.items()
+    ]
 
 
 def _shown(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

@@ -12,8 +12,15 @@ from report.layout import faults
 from studies.serrano_smith.hand_made import HandMade
 
 from fastattnerase.report.figures import fitted
-from fastattnerase.studies.serrano_smith import experiment, figures, full_figures, paper_figures
+from fastattnerase.studies.serrano_smith import (
+    exact_figures,
+    experiment,
+    figures,
+    full_figures,
+    paper_figures,
+)
 from fastattnerase.studies.serrano_smith.config import Config
+from fastattnerase.studies.serrano_smith.exact import PARTS, describe
 from fastattnerase.studies.serrano_smith.grid import arrange, places
 from fastattnerase.studies.serrano_smith.result import Result
 
@@ -58,6 +65,9 @@ def drawn(results: list[Result]) -> Iterator[tuple[str, Figure]]:
         if figure not in seen:
             yield name, figure
         seen.add(figure)
+    said = dict.fromkeys((result.run.name for result in results), describe(results[0]))
+    for _, name, figure in exact_figures.figures(grid, said, PARTS):
+        yield name, figure
 
 
 def check(results: list[Result]) -> None:

@@ -58,8 +58,8 @@ def page(folder: Path) -> Page:
 
 def test_the_page_loads_nothing_and_can_be_sent_as_one_file(folder: Path, page: Page) -> None:
     page.loads_nothing()
-    assert len([link for link in page.links if link.startswith("data:image/png")]) == 18
-    assert len([link for link in page.links if link.startswith("data:text/csv")]) == 7
+    assert len([link for link in page.links if link.startswith("data:image/png")]) == 24
+    assert len([link for link in page.links if link.startswith("data:text/csv")]) == 13
     assert str(folder) not in page.source
 
 
@@ -74,7 +74,7 @@ def test_the_contents_name_every_section(page: Page) -> None:
     sections = [found["id"] for tag, found in page.elements if tag == "section"]
     assert listed == sections
     assert sections[:3] == ["short", "documents", "words"]
-    assert len(sections) == 12
+    assert len(sections) == 13
 
 
 def test_only_search_and_slider_need_a_script(page: Page) -> None:

@@ -18,6 +18,8 @@ from fastattnerase.cli.app import app
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.statistics.multiple import holm
 from fastattnerase.statistics.two_level import SeedBootstrap, less
+from fastattnerase.studies.serrano_smith.exact import describe
+from fastattnerase.studies.serrano_smith.exact_tables import exact_tables
 from fastattnerase.studies.serrano_smith.findings import findings, tally
 from fastattnerase.studies.serrano_smith.grid import arrange
 from fastattnerase.studies.serrano_smith.levels import Levels
@@ -181,6 +183,21 @@ def test_numbers_over_the_seeds(joined: Result, results: list[Result]) -> None:
         multi = result.table("multi").query("ranking == 'random'")
         expected = np.median(multi["fraction"].where(multi["first_flip"] > 0, math.inf))
         assert median == expected
+
+
+def test_exact_numbers_over_the_seeds(joined: Result, results: list[Result]) -> None:
+    of_model = [result for result in results if result.run.source["architecture"] == "FLANnoenc"]
+    whole, parts = describe(joined), [describe(result) for result in of_model]
+    compared = 0
+    for found in whole.numbers:
+        alone = [part.value(found.quantity, found.ranking, found.by, found.group) for part in parts]
+        if found.by == "all":  # quarters and classes are of all seeds together
+            values = [np.nan if value is None else value for value in found.values]
+            expected = [np.nan if one.value is None else one.value for one in alone]
+            np.testing.assert_allclose(values, expected)
+            compared += 1
+    assert compared > 30
+    assert {"seeds", "sd", "by_seed"} <= set(exact_tables([joined], [whole])["exact_items"])
 
 
 def test_intervals_are_those_of_seeds_and_instances(joined: Result, results: list[Result]) -> None:
