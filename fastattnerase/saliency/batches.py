@@ -48,7 +48,7 @@ def in_batches(documents: Iterable[tuple[T, Document]], words: int) -> Iterator[
 
     Args:
         documents: pairs; a document of more words makes a batch of its own.
-        words: of a batch; an empty document counts as one.
+        words: of a batch, those of queries included; an empty document counts as one.
 
     Yields:
         Lists of pairs, in order.
@@ -56,7 +56,8 @@ def in_batches(documents: Iterable[tuple[T, Document]], words: int) -> Iterator[
     batch: list[tuple[T, Document]] = []
     found = 0
     for pair in documents:
-        size = max(1, len(pair[1]))
+        query = pair[1].query_ids
+        size = max(1, len(pair[1]) + (0 if query is None else len(query)))
         if batch and found + size > words:
             yield batch
             batch, found = [], 0

@@ -88,6 +88,7 @@ def _variants(dataset: Dataset) -> Iterator[tuple[int, Document]]:
                     token_ids=np.delete(document.token_ids, place),
                     sentence_lengths=lengths[kept],
                     tokens=document.tokens[:place] + document.tokens[place + 1 :],
+                    spans=None,  # whose places would be other ones
                     sentences=[text for text, keep in zip(document.sentences, kept, strict=True)
                                if keep],
                 ),

@@ -112,6 +112,31 @@ def divergences_from_uniform(weights: Floats, offsets: Ints) -> tuple[Floats, Fl
     return np.maximum(kl, 0), np.maximum(js, 0)  # NaN stays
 
 
+def js_divergences(p: Floats, q: Floats) -> Floats:
+    """Compute `½ KL(p ‖ m) + ½ KL(q ‖ m)`, `m = (p + q) / 2`, of distributions; 0 ln 0 is 0.
+
+    Args:
+        p, q: `[..., n]` float64, each row a distribution; broadcast against each other.
+
+    Returns:
+        `[...]` float64, in nats, from 0 to `ln 2`.
+
+    Example:
+        >>> import numpy as np
+        >>> from fastattnerase.statistics.attention import js_divergences
+        >>> p = np.array([[1.0, 0.0], [0.5, 0.5]])
+        >>> js_divergences(p, np.array([0.0, 1.0])).round(4).tolist()
+        [0.6931, 0.2158]
+    """
+    middle = (p + q) / 2  # [..., n]
+    total = np.zeros(middle.shape[:-1])
+    for one in (p, q):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(one == 0, 0.0, one * np.log(one / middle))  # [..., n]
+        total += terms.sum(axis=-1) / 2
+    return np.asarray(np.clip(total, 0.0, np.log(2)))
+
+
 def entropies(probabilities: Floats) -> Floats:
     """Compute the entropy `−Σ p ln p` of several distributions; 0 ln 0 is 0.
 

@@ -57,4 +57,9 @@ STUDIES = (
         page="wiegreffe-pinter.html",
         command="fastattnerase.cli.reproduce_wiegreffe_pinter:wiegreffe_pinter",
     ),
+    Study(
+        "jain-wallace",
+        "fastattnerase.studies.jain_wallace",
+        "JainWallace",
+    ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ MODELS = [
     ("sequence", "mlp", "uniform", "sigmoid"),
     ("flan", "rnn", "additive", "softmax"),
     ("han", "rnn", "additive", "softmax"),
+    ("pair", "bilstm", "additive", "softmax"),
 ]
 
 
@@ -36,7 +38,17 @@ def dataset_of(lengths: list[list[int]], seed: int = 0) -> Dataset:
     for number, sizes in enumerate(lengths):
         sentences = [[str(draw.choice(WORDS)) for _ in range(size)] for size in sizes]
         texts.append(TokenisedText(number, 0, sentences, [" ".join(s) for s in sentences]))
-    return encode(texts, Vocabulary(WORDS))
+    return asked(encode(texts, Vocabulary(WORDS)))
+
+
+def asked(dataset: Dataset) -> Dataset:
+    """The same documents with a query of their own, which models of one text do not read."""
+    return Dataset(
+        [
+            replace(document, query_ids=np.array([1 + document.id, 2]), query_tokens=["q", "r"])
+            for document in dataset
+        ]
+    )
 
 
 def model_of(
@@ -116,11 +128,11 @@ def test_leave_one_out_is_one_forward_at_a_time(made: tuple[str, str, str, str])
     found = list(leave_one_out(model, dataset))
     model.eval()
 
-    def output(sentences: list[list[str]]) -> Tensor:
+    def output(sentences: list[list[str]], number: int) -> Tensor:
         full = [s for s in sentences if s]
-        text = TokenisedText(0, 0, full, [" ".join(s) for s in full])
+        text = TokenisedText(number, 0, full, [" ".join(s) for s in full])
         with torch.no_grad():
-            logits = model(collate(encode([text], Vocabulary(WORDS)).documents)).logits
+            logits = model(collate(asked(encode([text], Vocabulary(WORDS))).documents)).logits
         return logits.softmax(1)[0]
 
     assert [len(scores) for scores in found] == [5, 1, 0, 8, 2]
@@ -134,7 +146,7 @@ def test_leave_one_out_is_one_forward_at_a_time(made: tuple[str, str, str, str])
                     del sentence[at]
                     break
                 at -= len(sentence)
-            wanted = (output(without) - output(split)).abs().sum() / 2
+            wanted = (output(without, document.id) - output(split, document.id)).abs().sum() / 2
             assert score == pytest.approx(float(wanted), rel=1e-9, abs=1e-12)
 
 
@@ -171,7 +183,7 @@ def test_scores_do_not_depend_on_the_batch(method: Method, made: tuple[str, str,
 @pytest.mark.parametrize("method", METHODS)
 def test_batches_keep_to_their_budget(method: Method) -> None:
     model = model_of(*MODELS[0])
-    dataset = dataset_of([[4]] * 10)
+    dataset = Dataset([replace(document, query_ids=None) for document in dataset_of([[4]] * 10)])
     sizes: list[int] = []
     model.embedding.register_forward_hook(lambda module, given, out: sizes.append(len(out)))
     budget = 9 * 4 * (4 * 5 + 10 * 8)  # nine words' floats

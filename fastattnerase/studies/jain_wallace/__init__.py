@@ -1,0 +1,1 @@
+"""Jain and Wallace (2019): attention is not explanation."""

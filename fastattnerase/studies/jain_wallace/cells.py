@@ -1,0 +1,353 @@
+"""The cells of the study of Jain and Wallace: data, models, and what each model is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastattnerase.attention_tests.adversaries import (
+    Rule,
+    Search,
+    published_limit,
+    published_search,
+    sought,
+)
+from fastattnerase.attention_tests.correlation import agreements
+from fastattnerase.attention_tests.instances import evenly
+from fastattnerase.attention_tests.permutation import permuted_outputs
+from fastattnerase.data import DataConfig, PreparedCorpus
+from fastattnerase.data.presets import read_prepared, write_preset
+from fastattnerase.extras import needs
+from fastattnerase.models import (
+    AttentionClassifier,
+    build_model,
+    evaluate,
+    load_model,
+    save_model,
+    train,
+)
+from fastattnerase.models.storage import write_tensors
+from fastattnerase.runs.records import read_record, to_json
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.runs.undrawn import Reporting
+from fastattnerase.runs.workspace import Record, Report, Unit, Workspace
+from fastattnerase.statistics.shares import accuracy_beside, f1, majority
+from fastattnerase.studies.jain_wallace.options import Cell, Options
+from fastattnerase.studies.jain_wallace.paper import data_set
+
+with needs("report"):
+    import pandas as pd
+
+TESTS = ("correlation", "permutation", "adversary")
+RULES: tuple[Rule, ...] = ("code", "paper")
+INSTANCES = "instances.csv"  # of a test: a row for each document, or for each tau of one
+ADVERSARIES = "adversaries.safetensors"
+_COSTS = {"correlation": 1.5, "permutation": 0.1, "adversary": 0.4}  # against a model
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model of the study.
+
+    Attributes:
+        accuracy: Test accuracy.
+        f1: F1 score of class 1 on test; None of more than two classes.
+        auc: Area under the ROC curve on test; None of more than two classes or of one alone.
+        majority: Share of the most frequent class of test; None where none is labelled.
+        dev_accuracy: Dev accuracy of the epoch that was kept.
+        best_epoch: The epoch that was kept.
+        epochs: Epochs that were trained.
+        vectors_found: Number of words with a given vector.
+        classes: Names of the classes.
+    """
+
+    accuracy: float
+    f1: float | None
+    auc: float | None
+    majority: float | None
+    dev_accuracy: float
+    best_epoch: int
+    epochs: int
+    vectors_found: int
+    classes: tuple[str, ...]
+
+
+class Cells(Workspace):
+    """The cells of a study in a folder.
+
+    Args:
+        options: the study.
+        data_root: the folder with a folder of each data set, and word vectors in `glove`.
+        out: the folder of everything that is made.
+        device: where models are trained and run.
+
+    Example:
+        >>> options = Options(datasets=("sst",), encoders=("mlp",))
+        >>> [unit.key for unit in Cells(options, Path("data"), Path("out")).units()][:2]
+        ['data/sst', 'model/sst/mlp-additive-0']
+    """
+
+    def __init__(self, options: Options, data_root: Path, out: Path, device: str = "cpu") -> None:
+        super().__init__(out)
+        if options.vectors is None:
+            files = sorted((data_root / "glove").glob("*.txt*"))
+            options = replace(options, vectors=str(files[0]) if files else None)
+        elif not Path(options.vectors).is_file():
+            raise RunError(
+                f"vectors: given {options.vectors}, which is no file, needed a file of word vectors"
+            )
+        self.options = options
+        self.root = data_root
+        self.device = device
+
+    def units(self) -> list[Unit]:
+        """List the steps, each after those that it needs."""
+        cells = self.options.cells()
+        units = [self.data_unit(dataset) for dataset in self.options.datasets]
+        for cell in cells:
+            units += [self.model_unit(cell), *(self.test_unit(cell, test) for test in TESTS)]
+        return units
+
+    def data_unit(self, dataset: str) -> Unit:
+        """Give the unit that prepares a data set."""
+        return Unit(
+            f"data/{dataset}",
+            partial(self._prepare, dataset),
+            partial(self._data_state, dataset),
+            cost=0.2 * data_set(dataset).cost,
+        )
+
+    def model_unit(self, cell: Cell) -> Unit:
+        """Give the unit that trains a model."""
+        return Unit(
+            f"model/{cell.key}",
+            partial(self._train, cell),
+            partial(self._model_state, cell),
+            (f"data/{cell.dataset}",),
+            cost=cell.cost,
+        )
+
+    def test_unit(self, cell: Cell, test: str) -> Unit:
+        """Give the unit of a test of a model's attention: one of `TESTS`."""
+        make = {
+            "correlation": self._correlate,
+            "permutation": self._permute,
+            "adversary": self._seek,
+        }[test]
+        return Unit(
+            f"{test}/{cell.key}",
+            partial(make, cell),
+            partial(self._test_state, cell, test),
+            (f"model/{cell.key}",),
+            cost=_COSTS[test] * cell.cost,
+        )
+
+    # --- what the numbers depend on --------------------------------------------------------------
+
+    def _data_state(self, dataset: str) -> dict[str, Any]:
+        return {"dataset": dataset} | self.options.used_for_data()
+
+    def _model_state(self, cell: Cell) -> dict[str, Any]:
+        before = self.digest(self.data_unit(cell.dataset))
+        return {"before": before, "device": self.device} | self.options.used_for_model(cell)
+
+    def _test_state(self, cell: Cell, test: str) -> dict[str, Any]:
+        return {"before": self.digest(self.model_unit(cell))} | self.options.used_for(test)
+
+    # --- what was found --------------------------------------------------------------------------
+
+    def describe(self, numbers: Mapping[str, Any]) -> str:
+        """Say in a few words what a finished unit found."""
+        if "accuracy" in numbers:
+            return accuracy_beside("test", numbers["accuracy"], numbers["majority"])
+        if "about" in numbers:
+            sizes = {name: sum(n.values()) for name, n in numbers["about"]["documents"].items()}
+            return ", ".join(f"{count:,} {split}" for split, count in sizes.items())
+        return str(numbers.get("found", ""))
+
+    def trained(self, cell: Cell) -> Trained:
+        """Read what training a cell's model gave."""
+        unit = self.model_unit(cell)
+        return read_record(Trained, self._numbers(unit), self.folder(unit.key) / self.record_name)
+
+    def about(self) -> dict[str, Any]:
+        """Say in the manifest with which options the study was made."""
+        return {"options": to_json(self.options)}
+
+    def data(self, dataset: str) -> dict[str, Any]:
+        """Read what `write_preset` says of a data set."""
+        about: dict[str, Any] = self._numbers(self.data_unit(dataset))["about"]
+        return about
+
+    def found(self, cell: Cell, test: str) -> pd.DataFrame:
+        """Read the table of a test; a tau that is undefined is NaN, with its reason beside."""
+        path = self.folder(self.test_unit(cell, test).key) / INSTANCES
+        return pd.read_csv(path, keep_default_na=False, na_values={"tau": "", "p": ""})
+
+    def _numbers(self, unit: Unit) -> dict[str, Any]:
+        record = self.done(unit)
+        assert record is not None  # who asks needs it
+        return record.numbers
+
+    def load_data(self, dataset: str) -> tuple[PreparedCorpus, DataConfig]:
+        """Load the prepared data of a data set, with the word vectors."""
+        folder = self.folder(f"data/{dataset}") / "prepared"
+        return read_prepared(folder, vectors=self.options.vectors_of(dataset))
+
+    def run(self, unit: Unit, report: Report) -> Record:
+        """Do a unit and write its record; a checkpoint is of no use then."""
+        record = super().run(unit, report)
+        shutil.rmtree(self.folder(unit.key) / "checkpoint", ignore_errors=True)  # of training
+        return record
+
+    # --- the steps -------------------------------------------------------------------------------
+
+    def _prepare(self, dataset: str, folder: Path, report: Report) -> dict[str, Any]:
+        """Read, clean and split a data set."""
+        o = self.options
+        about = write_preset(
+            dataset,
+            self.root,
+            folder / "prepared",
+            max_tokens=o.max_tokens,
+            max_train=o.max_train,
+            max_test=o.max_test,
+        )
+        return {"about": about}
+
+    def _train(self, cell: Cell, folder: Path, report: Report) -> dict[str, Any]:
+        """Train a cell's model and keep it."""
+        prepared, data_config = self.load_data(cell.dataset)
+        training = self.options.training(cell)
+        count = len(prepared.classes)
+        model = build_model(
+            self.options.model(cell), prepared.vocabulary, count, prepared.embeddings
+        )
+        trained = train(
+            model,
+            prepared.train,
+            prepared.dev,
+            training,
+            folder,
+            progress=Reporting(report, training.epochs),
+            device=self.device,
+        )
+        tested = evaluate(model, prepared.test)
+        two = count == 2
+        auc = tested.auc if two else math.nan
+        result = Trained(
+            accuracy=tested.accuracy,
+            f1=f1(tested.decisions.numpy(), tested.labels.numpy()) if two else None,
+            auc=None if math.isnan(auc) else auc,
+            majority=majority(tested.labels.numpy()),
+            dev_accuracy=trained.dev_accuracy,
+            best_epoch=trained.best_epoch,
+            epochs=len(trained.history),
+            vectors_found=prepared.vectors_found,
+            classes=tuple(prepared.classes),
+        )
+        save_model(
+            folder / "model",
+            model,
+            vocabulary=prepared.vocabulary,
+            classes=prepared.classes,
+            data_config=data_config,
+            train_config=training,
+            metadata={
+                "name": f"{cell.dataset} {cell.encoder} {cell.attention}",
+                "test_accuracy": tested.accuracy,
+                "dev_accuracy": trained.dev_accuracy,
+                "best_epoch": trained.best_epoch,
+            },
+        )
+        numbers: dict[str, Any] = to_json(result)
+        return numbers
+
+    def _load(self, cell: Cell) -> tuple[AttentionClassifier, PreparedCorpus]:
+        """Load the trained model of a cell, and its data."""
+        folder = self.folder(f"model/{cell.key}") / "model"
+        return load_model(folder, device=self.device).model, self.load_data(cell.dataset)[0]
+
+    def _correlate(self, cell: Cell, folder: Path, report: Report) -> dict[str, Any]:
+        """Correlate attention, gradients and leave-one-out on the test documents."""
+        model, prepared = self._load(cell)
+        rows = evenly(len(prepared.test), self.options.loo_instances)
+        found = list(agreements(model, prepared.test, rows=rows, progress=report))
+        _write(found, folder)
+        return {"found": f"{len(found):,} taus"}
+
+    def _permute(self, cell: Cell, folder: Path, report: Report) -> dict[str, Any]:
+        """Permute the weights of the test documents."""
+        model, prepared = self._load(cell)
+        found = list(
+            permuted_outputs(
+                model,
+                prepared.test,
+                permutations=self.options.permutations,
+                seed=cell.seed,
+                backend=self.options.backend,
+                progress=report,
+            )
+        )
+        _write(found, folder)
+        median = float(np.median([one.median_tvd for one in found]))
+        return {"found": f"median output difference {median:.3f}"}
+
+    def search(self, cell: Cell) -> Search:
+        """Give how adversaries of a cell's model are sought."""
+        o, about = self.options, data_set(cell.dataset)
+        return published_search(
+            o.adversary_rule,
+            one_logit=not about.query,
+            query=about.query,
+            count=o.adversaries,
+            steps=o.adversary_steps,
+            seed=cell.seed,
+        )
+
+    def _seek(self, cell: Cell, folder: Path, report: Report) -> dict[str, Any]:
+        """Seek adversarial attention; select by the code's limit and by the paper's."""
+        model, prepared = self._load(cell)
+        rows = evenly(len(prepared.test), self.options.adversary_instances)
+        limits = {rule: published_limit(rule, query=data_set(cell.dataset).query) for rule in RULES}
+        table: list[dict[str, Any]] = []
+        weights: dict[str, list[torch.Tensor]] = {name: [] for name in ("own", *RULES)}
+        for one, own, found in sought(
+            model, prepared.test, self.search(cell), rows=rows, progress=report
+        ):
+            row = dataclasses.asdict(one)
+            weights["own"].append(torch.from_numpy(own))
+            for rule, limit in limits.items():
+                best = found.best(limit)
+                row[f"jsd_{rule}"] = float(found.jsd[best]) if best >= 0 else 0.0
+                row[f"tvd_{rule}"] = float(found.tvd[best]) if best >= 0 else 0.0
+                row[f"admissible_{rule}"] = int((found.tvd <= limit).sum())
+                chosen = own if best < 0 else found.weights[best]
+                weights[rule].append(torch.from_numpy(chosen.astype(np.float64)))
+            table.append(row)
+        lengths = torch.tensor([len(own) for own in weights["own"]])
+        write_tensors(
+            folder / ADVERSARIES,
+            {
+                "rows": torch.tensor(rows),
+                "offsets": torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]),
+            }
+            | {name: torch.cat(parts) for name, parts in weights.items()},
+        )
+        frame = pd.DataFrame(table)
+        frame.to_csv(folder / INSTANCES, index=False)
+        return {"found": f"mean JSD {frame['jsd_code'].mean():.3f}"}
+
+
+def _write(rows: Iterable[Any], folder: Path) -> None:
+    """Write records as a table."""
+    pd.DataFrame([dataclasses.asdict(row) for row in rows]).to_csv(folder / INSTANCES, index=False)

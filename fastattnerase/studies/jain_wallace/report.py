@@ -1,0 +1,174 @@
+"""The report of the study: a page, tables as CSV and LaTeX, figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastattnerase.extras import needs
+from fastattnerase.models.storage import read_tensors
+from fastattnerase.report import page
+from fastattnerase.report.figures import save as save_figure
+from fastattnerase.report.tables import latex
+from fastattnerase.studies.jain_wallace.cells import ADVERSARIES, RULES, Cells
+from fastattnerase.studies.jain_wallace.figures import Drawn, Review, figures
+from fastattnerase.studies.jain_wallace.tables import Table, Tables, collect
+
+with needs("report"):
+    import pandas as pd
+
+PAGE = "report.html"
+_WORDS = (12, 120)  # of the text of Figure 1, where there is one
+_MAIN = ("bilstm-additive", "mlp-additive")  # of the models' own figures, those of the paper
+
+
+def build(workspace: Cells, folder: Path) -> Path:
+    """Write the report on a finished study.
+
+    Args:
+        workspace: the study.
+        folder: where to: `report.html`, `tables/*.{csv,tex}`, `figures/*.{png,svg,pdf}`.
+
+    Returns:
+        The page.
+    """
+    tables = collect(workspace)
+    for part in ("figures", "tables"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        for path in (folder / part).iterdir():  # of an earlier report on other cells
+            path.unlink()
+    for table in tables.tables:
+        table.frame.to_csv(folder / "tables" / f"{table.name}.csv", index=False)
+        text = latex(_printed(table, tables.titles), "%.3f")
+        (folder / "tables" / f"{table.name}.tex").write_text(text, encoding="utf-8")
+    drawn = []
+    for one in figures(tables, review(workspace, tables)):
+        save_figure(one.figure, folder / "figures" / one.name)
+        drawn.append(one)
+    claims, *rest = tables.tables
+    search = {cell.dataset: workspace.search(cell) for cell in workspace.options.cells()}
+    return page.write(
+        folder / PAGE,
+        "fastattnerase.studies.jain_wallace",
+        "jain_wallace.html.j2",
+        claims=claims.frame.to_dict("records"),
+        tables=[_shown(folder, table, tables.titles) for table in rest],
+        figures=[_picture(folder, one) for one in drawn if _is_main(one)],
+        others=[_picture(folder, one) for one in drawn if not _is_main(one)],
+        undefined=_undefined(tables),
+        models=len(tables.found),
+        searches=[
+            {"dataset": tables.titles[name], "slack": own.slack, "strength": own.strength,
+             "pair_weight": own.pair_weight, "count": own.count, "steps": own.steps}
+            for name, own in search.items()
+        ],
+        rule=workspace.options.adversary_rule,
+        options=_options(workspace),
+    )  # fmt: skip
+
+
+def review(workspace: Cells, tables: Tables) -> Review | None:
+    """Choose the text of Figure 1: of the first model, the adversary that is most different.
+
+    Among the texts of 12 to 120 words, where there are some; None where no text has an adversary.
+    """
+    found = tables.found[0]
+    rows = found.adversaries
+    fits = rows[rows["words"].between(*_WORDS)]
+    rows = fits if len(fits) else rows
+    if not len(rows) or not rows["jsd_code"].max() > 0:
+        return None
+    chosen = rows.iloc[int(rows["jsd_code"].to_numpy().argmax())]
+    cell = found.cell
+    kept = read_tensors(workspace.folder(f"adversary/{cell.key}") / ADVERSARIES)
+    place = kept["rows"].tolist().index(int(chosen["row"]))
+    start, end = kept["offsets"][place : place + 2].tolist()
+    document = workspace.load_data(cell.dataset)[0].test[int(chosen["row"])]
+    return Review(
+        tokens=document.tokens,
+        weights=kept["own"][start:end].numpy(),
+        adversary=kept[RULES[0]][start:end].numpy(),
+        probability=float(chosen["probability"]),
+        moved=float(chosen["tvd_code"]),
+        divergence=float(chosen["jsd_code"]),
+        predicted=found.classes[int(chosen["predicted"])],
+        title=f"{tables.titles[cell.dataset]}, {cell.encoder}, {cell.attention} attention",
+    )
+
+
+def _is_main(one: Drawn) -> bool:
+    """Say whether a figure is among the paper's; others are of further encoders and attentions."""
+    single = one.name.removeprefix("figure-")[2:]
+    return single in ("", "additive", *_MAIN)
+
+
+def _picture(folder: Path, one: Drawn) -> dict[str, str]:
+    """Embed a figure, so that the page can be sent as one file."""
+    picture = page.embedded(folder / "figures" / f"{one.name}.png")
+    return {"caption": one.caption, "picture": picture}
+
+
+def _undefined(tables: Tables) -> list[str]:
+    """Say how many taus are undefined, by model and reason."""
+    frame = tables.frame("correlations")
+    rows = frame[(frame["predicted"] == "all") & (frame["undefined"] != "")]
+    return [
+        f"{tables.titles[row['dataset']]}, {row['encoder']}, {row['attention']}, "
+        f"{str(row['pair']).replace('_', ' and ')}: {row['undefined']}"
+        for row in rows.to_dict("records")
+    ]
+
+
+def _text(value: Any, column: str, titles: Mapping[str, str]) -> str:
+    """Write a cell of a table."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, float | np.floating):
+        return f"{value:.1f}" if column == "mean_length" else f"{value:.3f}"
+    if column == "dataset":
+        return titles.get(str(value), str(value))
+    if column in ("pair", "other"):
+        return (
+            str(value).replace("_loo", " and leave-one-out").replace("_gradient", " and gradient")
+        )
+    return str(value)
+
+
+def _cells(table: Table, titles: Mapping[str, str]) -> list[list[str]]:
+    rows: list[dict[Hashable, Any]] = table.frame.to_dict("records")
+    return [[_text(row[column], column, titles) for column in table.shown] for row in rows]
+
+
+def _printed(table: Table, titles: Mapping[str, str]) -> pd.DataFrame:
+    """Choose and name the columns of a table in LaTeX."""
+    return pd.DataFrame(_cells(table, titles), columns=list(table.shown.values()))
+
+
+def _shown(folder: Path, table: Table, titles: Mapping[str, str]) -> dict[str, Any]:
+    """Write a table for the page."""
+    return {
+        "name": table.name,
+        "title": table.title,
+        "head": list(table.shown.values()),
+        "rows": _cells(table, titles),
+        "note": table.note,
+        "csv": page.embedded(folder / "tables" / f"{table.name}.csv"),
+    }
+
+
+def _options(workspace: Cells) -> list[tuple[str, str]]:
+    """Name every option with its value."""
+    options = vars(workspace.options)
+    if options["vectors"] is not None:
+        options = options | {
+            "vectors": Path(options["vectors"]).name,
+            "embedding_size": "that of the word vectors",
+        }
+    return [
+        (name.replace("_", " "), ", ".join(map(str, v)) if isinstance(v, tuple) else str(v))
+        for name, v in options.items()
+    ]
