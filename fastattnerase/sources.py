@@ -106,6 +106,9 @@ class ModelSource:
         for document in self.dataset:
             digest.update(document.token_ids.tobytes() + document.sentence_lengths.tobytes())
             digest.update(f"|{document.id}|{document.label}|".encode())
+            if document.query_ids is not None:
+                digest.update(document.query_ids.tobytes())
+                digest.update(repr(document.answers).encode())
         items = "words" if self.flat else "sentences"
         return self.about | {"item": items, "hash": digest.hexdigest()}
 

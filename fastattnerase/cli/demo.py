@@ -49,7 +49,7 @@ def demo(
             )
             train_and_save(demo_config(), model, training, folder, device, name)
             stages = Stages(OPENING | COSTS)
-            source, _ = model_source(folder, None, None, None, False, device, stages)
+            source, _ = model_source(folder, None, None, None, None, False, device, stages)
             results.append(
                 erase_and_print(source, Config(seed=seed), folder / "erase", name, stages)
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -58,6 +59,8 @@ class Input:
         data: File of which all rows are read; by default the model's own test split is.
         text_column: Column of the texts; by default as in training.
         label_column: Column of the labels; by default as in training.
+        query_column: Column of the second texts of a model that takes two; by default as in
+            training.
         unlabelled: Whether the rows of `data` have no labels.
         tensors: Instead of a model, a safetensors file of any attention layer: values [T, D],
             offsets [B + 1], scores or weights [T], head_weight [C, D], head_bias [C]; labels and
@@ -73,6 +76,7 @@ class Input:
     data: Path | None = None
     text_column: str | None = None
     label_column: str | None = None
+    query_column: str | None = None
     unlabelled: bool = False
     tensors: Path | None = None
     tokens: Path | None = None
@@ -86,9 +90,11 @@ class Input:
             raise UsageError("--data: given with --tensors, needed with --model")
         if self.tensors is None and (self.tokens is not None or self.classes):
             raise UsageError("--tokens, --classes: given with --model, needed with --tensors")
-        if self.data is None and (self.text_column or self.label_column or self.unlabelled):
+        own = self.text_column or self.label_column or self.query_column or self.unlabelled
+        if self.data is None and own:
             raise UsageError(
-                "--text-column, --label-column, --unlabelled: given without --data, needed with it"
+                "--text-column, --label-column, --query-column, --unlabelled: given without "
+                "--data, needed with it"
             )
 
 
@@ -156,11 +162,12 @@ def find_vectors(given: str | None, data_root: Path) -> str | None:
 
 
 @contextmanager
-def advising(label: str) -> Iterator[None]:
+def advising(label: str, *, query: bool = False) -> Iterator[None]:
     """Add to errors of files of texts which options mend them.
 
     Args:
         label: what is done about a label that is missing or unknown.
+        query: whether a second text is read.
     """
     from fastattnerase.data.errors import LabelError, MissingColumnError
 
@@ -169,16 +176,23 @@ def advising(label: str) -> Iterator[None]:
     except MissingColumnError as error:
         raise UsageError(
             f"{error}; name the columns as --text-column and --label-column"
+            + (" and --query-column" if query else "")
             + ("; " + label if "--unlabelled" in label else "")
         ) from error
     except LabelError as error:
         raise UsageError(f"{error}; {label}") from error
 
 
-def print_left_out(dropped: Mapping[str, int], cut: int, max_tokens: int | None) -> None:
-    """Say what of the texts is not used."""
+def print_left_out(
+    dropped: Mapping[str, int],
+    cut: int,
+    max_tokens: int | None,
+    first: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Say what of the texts is not used, and of some reasons which row is the first."""
     for reason, count in dropped.items():
-        out.print(f"{counted(count, 'row')} left out: {reason.replace('_', ' ')}")
+        line = f"{counted(count, 'row')} left out: {reason.replace('_', ' ')}"
+        out.print(line + (f" ({first[reason]})" if reason in first else ""), soft_wrap=True)
     if cut and max_tokens is not None:
         out.print(f"{counted(cut, 'document')} cut after {counted(max_tokens, 'word')}")
 
@@ -205,8 +219,8 @@ def open_source(
     """
     if given.model is not None:
         source, name = model_source(
-            given.model, given.data, given.text_column, given.label_column, given.unlabelled,
-            device, stages,
+            given.model, given.data, given.text_column, given.label_column, given.query_column,
+            given.unlabelled, device, stages,
         )  # fmt: skip
         folder = purpose if given.data is None else f"{purpose}-{stem(given.data)}"
         return source, name, given.model / folder
@@ -247,6 +261,7 @@ def model_source(
     data: Path | None,
     text_column: str | None,
     label_column: str | None,
+    query_column: str | None,
     unlabelled: bool,
     device: str,
     stages: Stages,
@@ -254,15 +269,17 @@ def model_source(
     """Load a model with the documents to apply it to; give its name, too."""
     with stages:
         stages(LOADING, 0, 1)
+        from fastattnerase.data.queries import LeftOut
         from fastattnerase.models import load_model
         from fastattnerase.sources import ModelSource
 
         loaded = load_model(folder, device=choose_device(device))
         stages(LOADING, 1, 1)
         dataset, about = _documents(
-            loaded, folder, data, text_column, label_column, unlabelled, stages
+            loaded, folder, data, text_column, label_column, query_column, unlabelled, stages
         )
-    print_left_out(about.get("dropped", {}), dataset.truncated, loaded.data_config.max_tokens)
+    dropped = about.get("dropped", LeftOut())
+    print_left_out(dropped, dataset.truncated, loaded.data_config.max_tokens, dropped.first)
     source = ModelSource(
         loaded.model,
         dataset,
@@ -320,6 +337,7 @@ def _documents(
     data: Path | None,
     text_column: str | None,
     label_column: str | None,
+    query_column: str | None,
     unlabelled: bool,
     report: Report,
 ) -> tuple[Dataset, dict[str, Any]]:
@@ -343,7 +361,14 @@ def _documents(
     else:
         column = None if unlabelled else label_column or trained.label_column
         text_column = text_column or trained.text_column
-        with advising("rows without labels are read with --unlabelled"):
+        if query_column is not None and loaded.model.config.kind != "pair":
+            raise UsageError(
+                f"--query-column: given {query_column!r} with a model of kind "
+                f"{loaded.model.config.kind}, needed one of kind pair, which reads two texts"
+            )
+        query_column = query_column or trained.query_column
+        advice = "rows without labels are read with --unlabelled"
+        with advising(advice, query=query_column is not None):
             examples, dropped = load_examples(
                 data,
                 loaded.classes,
@@ -351,9 +376,14 @@ def _documents(
                 label_column=column,
                 line_breaks=trained.line_breaks,
                 sentences=trained.sentences,
+                query_column=query_column,
+                answers_column=trained.answers_column,
             )
+        columns = {"text_column": text_column, "label_column": column}
+        if query_column is not None:
+            columns["query_column"] = query_column
         about = {
-            "data": {"path": str(data), "text_column": text_column, "label_column": column},
+            "data": {"path": str(data), **columns},
             "split": "all rows",
             "dropped": dropped,
         }

@@ -26,7 +26,11 @@ from fastattnerase.cli.inputs import (
 from fastattnerase.cli.options import Offer, command
 from fastattnerase.data.config import DataConfig
 from fastattnerase.models.config import ModelConfig
-from fastattnerase.models.train_config import TrainConfig, jain_wallace_training
+from fastattnerase.models.train_config import (
+    TrainConfig,
+    jain_wallace_pair_training,
+    jain_wallace_training,
+)
 
 if TYPE_CHECKING:
     from fastattnerase.data import PreparedCorpus
@@ -48,7 +52,8 @@ def train(
         Offer(
             only=(
                 *DATA_FILES,
-                *("text_column", "label_column", "classes", "split_column", "fractions", "seed"),
+                *("text_column", "label_column", "query_column", "answers_column"),
+                *("classes", "split_column", "fractions", "seed"),
                 *("language", "sentences", "min_count", "max_tokens", "vectors"),
             ),
             names={"path": "data", "seed": "split_seed"},
@@ -59,8 +64,8 @@ def train(
         ModelConfig,
         Offer(
             only=(
-                *("kind", "encoder", "attention", "mechanism", "temperature"),
-                *("gumbel_evaluation", "head", "embedding_size", "hidden_size"),
+                *("kind", "encoder", "attention", "decoder", "mechanism", "temperature"),
+                *("gumbel_evaluation", "head", "embedding_size", "hidden_size", "cnn_widths"),
                 *("dropout_embedding", "dropout_output"),
             ),
             names={"kind": "model"},
@@ -77,8 +82,9 @@ def train(
         str,
         typer.Option(
             help="Recipe of the training: serrano-smith, or jain-wallace (AMSGrad, weight decay, "
-            "class weights, the epoch of the best dev AUC), which takes of the other options "
-            "--epochs and --seed alone.",
+            "class weights, the epoch of the best dev AUC; with a query that of the best dev "
+            "accuracy, without class weights), which takes of the other options --epochs and "
+            "--seed alone.",
         ),
     ] = "serrano-smith",
     seed: Seed = 0,
@@ -86,7 +92,11 @@ def train(
     name: Name = None,
     out_folder: Out = None,
 ) -> None:
-    """Train an attention model on your text; the same command goes on after an interruption."""
+    """Train an attention model on your text; the same command goes on after an interruption.
+
+    With --query-column it takes two texts, such as a passage and a question about it: the model is
+    of kind pair, attends to the first text and reads the second as the query.
+    """
     rows = data.path or data.train
     if rows is None:
         raise UsageError(
@@ -104,7 +114,9 @@ def train(
                 f"{options}: given with --training jain-wallace, which has its own, needed with "
                 "--training serrano-smith"
             )
-        config = jain_wallace_training(epochs=config.epochs)
+        recipe = jain_wallace_training if data.query_column is None else jain_wallace_pair_training
+        config = recipe(epochs=config.epochs)
+    model = _of_two_texts(model, data)
     of_data = stem(Path(rows))
     folder = out_folder or Path("runs") / f"{of_data}-{model.kind}{model.encoder}"
     train_and_save(
@@ -116,6 +128,26 @@ def train(
         name or f"{model.kind.upper()}{model.encoder} on {of_data}",
     )
     print_next("erase --model", folder)
+
+
+def _of_two_texts(model: ModelConfig, data: DataConfig) -> ModelConfig:
+    """Make a model that was left at the usual kind one of two texts, where there are two."""
+    if data.query_column is None:
+        if model.kind == "pair":
+            raise UsageError("--model: given pair without --query-column, needed with it")
+        if model.decoder != ModelConfig().decoder:
+            raise UsageError(
+                f"--decoder: given {model.decoder} without --query-column, needed with it"
+            )
+        return model
+    if model.kind not in (ModelConfig().kind, "pair"):
+        raise UsageError(
+            f"--model: given {model.kind} with --query-column, needed pair, which reads two texts"
+        )
+    try:
+        return replace(model, kind="pair")
+    except ValueError as error:  # such as a head that pairs do not have
+        raise UsageError(f"--{error}") from error
 
 
 def train_and_save(
@@ -219,7 +251,7 @@ def _read(data: DataConfig, kind: str) -> tuple[PreparedCorpus, list[str]]:
     except DataError as error:
         raise UsageError(f"--{error}") from error
     stages = Stages({READING: 1.0})
-    with stages, advising(_OTHER_LABEL):
+    with stages, advising(_OTHER_LABEL, query=data.query_column is not None):
         stages(READING, 0, 1)
         corpus = load_corpus(data)
         prepared = prepare(corpus, data, progress=partial(stages, READING))
@@ -240,6 +272,7 @@ def _read(data: DataConfig, kind: str) -> tuple[PreparedCorpus, list[str]]:
         corpus.dropped,
         sum(split.truncated for split in (prepared.train, prepared.dev, prepared.test)),
         data.max_tokens,
+        corpus.first_dropped,
     )
     notices = odd_labels(corpus, data)
     for notice in notices:

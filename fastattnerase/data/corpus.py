@@ -214,7 +214,7 @@ def load_examples(
     query_column: str | None = None,
     answers_column: str | None = None,
     spans_column: str | None = None,
-) -> tuple[list[Example], dict[str, int]]:
+) -> tuple[list[Example], LeftOut]:
     """Read one file for a model that is trained already.
 
     Rows whose text has no word are left out and counted; of data with a query those that
@@ -233,7 +233,8 @@ def load_examples(
         spans_column: as in `DataConfig`.
 
     Returns:
-        The examples, and how many rows were left out, by reason.
+        The examples, and how many rows were left out, by reason; its `first` says of reasons that
+        concern the query which row is the first.
 
     Raises:
         DataError: as `load_corpus`; also a label that is none of the classes (without a query).
@@ -253,7 +254,7 @@ def load_examples(
     ]
     if not examples:
         raise DataError(f"{path}: no texts ({_why_none(dropped)})")
-    return examples, dict(dropped)
+    return examples, dropped
 
 
 def demo_config() -> DataConfig:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastattnerase.choices import BackendName
-from fastattnerase.explanation.inputs import Items, Text, cut_text, find_model
+from fastattnerase.explanation.inputs import (
+    Items,
+    Text,
+    check_queries,
+    cut_text,
+    find_model,
+)
 from fastattnerase.explanation.records import Explanation, Flip, SmallestSet, TextExplanation
 from fastattnerase.ops import Sweep, sweep
 from fastattnerase.status import Status
@@ -28,6 +34,7 @@ def explain(
     model: LoadedModel | AttentionClassifier | str | Path,
     texts: Sequence[Text],
     *,
+    queries: Sequence[str | Sequence[str]] | None = None,
     rankings: str | Sequence[str] = _RANKINGS,
     vocabulary: Vocabulary | None = None,
     classes: Sequence[str] | None = None,
@@ -45,6 +52,8 @@ def explain(
             `erase` wrote beside its model; or a model with its `vocabulary`.
         texts: strings; or lists of words, taken as they are; or lists of sentences, each a list of
             words, which a hierarchical model needs. At least one; a text may be empty.
+        queries: for a model of two texts, and only then: the second text of each, such as a
+            question, a string or a list of words. All answers are allowed.
         rankings: names, as of `sweep`.
         vocabulary: the words of a model that is given as an object, and only then.
         classes: names of the classes of a model that is given as an object; by default 0, 1, ….
@@ -80,7 +89,11 @@ def explain(
     named = find_model(model, vocabulary, classes)
     given = _as_list(texts)
     sentences = named.model.config.kind == "han"
-    cut = [cut_text(text, number, named.data, sentences) for number, text in enumerate(given)]
+    asked = check_queries(queries, len(given), named)
+    cut = [
+        cut_text(text, number, named.data, sentences, query)
+        for number, (text, query) in enumerate(zip(given, asked, strict=True))
+    ]
     dataset = encode(
         [text.tokenised for text in cut],
         named.vocabulary,
@@ -96,7 +109,7 @@ def explain(
             orders=True,
             weights=True,
             seed=seed,
-            minimal=True,
+            minimal=None,
             backend=backend,
         ).to("cpu")
         names = result.prefixes.rankings
@@ -126,7 +139,6 @@ def _of_instance(
     assert prefixes.order is not None  # asked for, as are these
     assert prefixes.weights is not None
     assert single is not None
-    assert minimal is not None
 
     def name(label: int) -> str | None:
         return None if label < 0 else classes[label]
@@ -149,13 +161,15 @@ def _of_instance(
         decision_curves[ranking] = after.amax(-1).numpy()
         orders[ranking] = prefixes.order[row, span].numpy()
     smallest = None
-    size, other = int(minimal.size[b]), name(int(minimal.flip_label[b]))
-    if other is not None:
-        places = np.sort(minimal.order[span].numpy()[:size])
+    other = None if minimal is None else name(int(minimal.flip_label[b]))
+    if minimal is not None and other is not None:
+        places = np.sort(minimal.order[span].numpy()[: int(minimal.size[b])])
         smallest = SmallestSet(
             tuple(items.texts[i] for i in places), tuple(items.positions[places].tolist()), other
         )
     notes = [*items.notes]
+    if minimal is None:
+        notes.append(f"no smallest set is searched: {result.why_no_minimal}")
     if status & Status.NON_FINITE:
         notes.append("a state, score or weight is not finite: nothing is decided")
     elif label != decided:
@@ -179,4 +193,5 @@ def _of_instance(
         drop=single.label_prob_drop[span].double().numpy(),
         status=status,
         notes=tuple(notes),
+        searched=minimal is not None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,8 +109,43 @@ class CutText(NamedTuple):
     places: NDArray[np.int64]
 
 
-def cut_text(text: Any, number: int, data: DataConfig | None, sentences: bool) -> CutText:
-    """Cut one given text into sentences of words."""
+def check_queries(queries: Any, count: int, named: NamedModel) -> list[Any]:
+    """Give the query of each of so many texts; None for each where the model takes one text."""
+    if named.model.config.kind != "pair":
+        if queries is not None:
+            raise ValueError(
+                f"queries: given with a model of kind {named.model.config.kind}, needed with one "
+                "of kind pair, which reads two texts"
+            )
+        return [None] * count
+    if queries is None:
+        raise ValueError("queries: given none, needed one for each text: the model is of kind pair")
+    found = [queries] if isinstance(queries, str) else list(queries)
+    if len(found) != count:
+        raise ValueError(f"queries: given {len(found)}, needed {count}, one for each text")
+    for number, query in enumerate(found):
+        if not isinstance(query, str) and not _is_list(query, str):
+            raise TypeError(
+                f"queries: given {query!r:.{_SHOWN}} as number {number}, needed a string or a list "
+                "of words"
+            )
+    return found
+
+
+def cut_text(
+    text: Any, number: int, data: DataConfig | None, sentences: bool, query: Any = None
+) -> CutText:
+    """Cut one given text into sentences of words, and its query, if any, into words."""
+    cut = _cut(text, number, data, sentences)
+    if query is None:
+        return cut
+    words = list(query)
+    if isinstance(query, str):
+        words = [word for part in _cut(query, number, data, False)[0].sentences for word in part]
+    return cut._replace(tokenised=replace(cut.tokenised, query=words))
+
+
+def _cut(text: Any, number: int, data: DataConfig | None, sentences: bool) -> CutText:
     from fastattnerase.data import Example, TokenisedText, tokenise
     from fastattnerase.data.examples import NO_LABEL
 

@@ -75,7 +75,7 @@ def _heat_map(number: int, text: TextExplanation, classes: Sequence[str]) -> Hea
         )
 
     orders = [order(ranking) for ranking in text.flips]
-    if MINIMAL not in text.flips:
+    if MINIMAL not in text.flips and text.searched:
         items = tuple(text.in_smallest.nonzero()[0].tolist())
         smallest = text.smallest
         size, other = (-1, -1) if smallest is None else (len(items), label[smallest.decision])

@@ -74,12 +74,14 @@ class TextExplanation:
         decisions: likewise, the class decided for, None where something is not finite: `[n + 1]`.
         decision_curves: likewise, the probability of that class: `[n + 1]`, float64.
         orders: from each ranking to `[n]`, indices into `items`, most important first.
-        smallest: the smallest set that flips; None where no set does.
+        smallest: the smallest set that flips; None where no set does, or none was searched.
         alone: `[n]`, the class decided for without the item alone, None where that is the same.
         js: `[n]`, JS divergence of the class probabilities with and without the item.
         drop: `[n]`, how much the decision's probability falls without the item.
         status: what the engine says of the instance.
         notes: what a reader has to know, such as that the text has no words.
+        searched: whether the smallest set was searched, which is possible where the decoder is
+            linear.
     """
 
     items: tuple[str, ...]
@@ -100,6 +102,7 @@ class TextExplanation:
     drop: Floats
     status: Status
     notes: tuple[str, ...]
+    searched: bool = True
 
     def __len__(self) -> int:
         """The number of items."""
@@ -111,7 +114,8 @@ class TextExplanation:
             f"{ranking} {'never' if flip.first < 0 else flip.first}"
             for ranking, flip in self.flips.items()
         )
-        smallest = "none" if self.smallest is None else repr([*self.smallest.items])
+        nothing = "none" if self.searched else "not known"
+        smallest = nothing if self.smallest is None else repr([*self.smallest.items])
         if len(smallest) > _SHOWN:
             smallest = f"{smallest[:_SHOWN]}…"
         return (

@@ -60,7 +60,8 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
     Returns:
         The tables `instances` (a row each), `single` (a row for each analysed instance and
         ranking), `multi` (for each analysed instance, ranking and order; the minimal set is the
-        ranking `minimal`, absent with several attention heads; `ascending` is attention, least
+        ranking `minimal`, absent with several attention heads or a head that is a function;
+        `ascending` is attention, least
         first; then those of `config.rankings`) and `erased` (items erased alone: places 1, 2, -1
         and -2 of attention, 1 and 2 of gradient and product, 1 of each random order). A first flip
         of -1 means "never"; missing labels are null. `kl` is KL(erased‖original), natural
@@ -83,7 +84,6 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
         [0, 0, 0]
     """
     batch = chunk.batch
-    minimal = batch.values.dim() == 2  # several heads have no exact minimal set
     weights = attention_weights(batch)
     # Weights of an instance that is not finite are of no use, and no ranking either.
     least_first = torch.from_numpy(-np.nan_to_num(weights)).to(batch.device)
@@ -95,7 +95,7 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
         seed=config.seed,
         random_orders=config.random_orders,
         single=True,
-        minimal=minimal,
+        minimal=None,  # where there is one
         logits=True,
         single_kl=True,
         backend=cast(BackendName, config.backend),
@@ -368,9 +368,17 @@ def _labels(labels: Tensor | None, count: int) -> pa.Array:
 
 
 def head_bias(batch: fae.AttentionBatch) -> Tensor:
-    """Give the bias of the classifier in float64, `[C]` or `[B, C]`."""
-    assert batch.head_bias is not None  # sources give linear heads
-    return batch.head_bias.cpu().double()  # [C] or [B, C]
+    """Give the bias of the classifier in float64, `[C]` or `[B, C]`.
+
+    Of a head that is a function that is what it makes of nothing.
+    """
+    if batch.head_bias is not None:
+        return batch.head_bias.cpu().double()  # [C] or [B, C]
+    nothing = batch.values.new_zeros(len(batch), batch.num_heads, batch.values.shape[-1])
+    with torch.no_grad():
+        return (
+            batch.call_head(nothing, torch.arange(len(batch), device=batch.device)).cpu().double()
+        )  # [B, C]
 
 
 def _bias_labels(batch: fae.AttentionBatch) -> Ints:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import fastattnerase as fae
 from fastattnerase.choices import BackendName
+from fastattnerase.ops.plan import why_no_minimal
 from fastattnerase.report.heatmap import MINIMAL, HeatMap, Order
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import to_json
@@ -85,7 +86,7 @@ def _evenly(table: pd.DataFrame, count: int) -> list[int]:
 def _erase(chunk: Chunk, config: Config, rows: list[int]) -> Iterator[HeatMap]:
     """Erase by every ranking, and say of each document what happens after every item."""
     batch = chunk.batch
-    minimal = batch.values.dim() == 2  # several heads have no exact minimal set
+    minimal = not why_no_minimal(batch)
     names = (*SINGLE_RANKINGS, *config.rankings, *((MINIMAL,) if minimal else ()), "random")
     w = fae.sweep(
         batch,

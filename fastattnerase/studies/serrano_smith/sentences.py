@@ -236,8 +236,26 @@ def notices(result: Result) -> list[str]:
         _even(result),
         _at_chance(result),
         _one_decision(result),
+        _no_smallest_sets(result),
     ]
     return [text for text in texts if text]
+
+
+def _no_smallest_sets(result: Result) -> str:
+    model = result.run.source.get("model_config")
+    if result.counts.smallest_set.known or not result.counts.analysed:
+        return ""
+    by_function = isinstance(model, dict) and model.get("decoder") == "tanh"
+    return (
+        "Smallest sets are not known: "
+        + (
+            "the model’s decoder, tanh, is not linear in what attention averages"
+            if by_function
+            else "the exact search is for linear heads and one attention head"
+        )
+        + ". So rankings are compared with one another and with random orders, and there is no "
+        "skill."
+    )
 
 
 def _few(counts: Counts) -> str:
