@@ -279,14 +279,14 @@ def test_heat_maps_in_a_notebook_and_in_a_file(
         loaded(), [["Good", "<b>", "good"], "", "odd"], rankings=("attention", "random")
     )
     shown = found._repr_html_()
-    assert shown.count("<article") == 2
+    assert shown.count("<article") == 3  # the text without words, too
     assert "</span>smallest set</th>" in shown
     assert "Good" in shown
     assert "&lt;b&gt;" in shown
     assert "<b>" not in shown
     assert "<li>#1: the text has no words: the decision is that of the bias alone</li>" in shown
     assert "<li>#2: the model knows none of the 1 words</li>" in shown
-    assert found[1:2]._repr_html_().count("<article") == 0
+    assert found[1:2]._repr_html_().count("<article") == 1
     found.show(tmp_path / "found.html")
     assert shown in (tmp_path / "found.html").read_text(encoding="utf-8")
     notebook = Notebook(monkeypatch)
@@ -304,7 +304,11 @@ def test_what_a_heat_map_is_given() -> None:
     attention, minimal = _heat_map(0, text, CLASSES).orders
     assert (attention.items, attention.first_flip, attention.flip_label) == ((0, 1, 2), 1, 0)
     assert attention.decisions == (1, 0, 1, 0)
-    assert (minimal.ranking, minimal.items, minimal.first_flip) == ("minimal", (0,), 1)
+    assert (minimal.ranking, minimal.items[:1], minimal.first_flip) == ("minimal", (0,), 1)
+    # Without the set the decision is no, as surely as by attention, which takes the same item.
+    assert minimal.decisions[1] == 0
+    assert minimal.decision_probabilities[1] == pytest.approx(1 - sigmoid(-0.5))
+    assert text.smallest_first.decision_curve[1] == pytest.approx(1 - sigmoid(-0.5))
     [text] = fae.explain(loaded(), ["bad"], rankings=["minimal"])
     [minimal] = _heat_map(0, text, CLASSES).orders
     assert (minimal.items, minimal.first_flip, minimal.flip_label) == ((0,), -1, -1)

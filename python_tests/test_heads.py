@@ -310,3 +310,10 @@ def test_a_head_without_surviving_mass_contributes_zero():
     for backend in ("reference", "auto"):
         result = fae.erase_prefixes(batch, ["attention"], curves=("logits",), backend=backend)
         assert result.curves["logits"][0].tolist() == [[4, 0.5], [0, 1], [0, 0]]
+
+
+def test_a_module_of_another_width_is_refused_in_one_line():
+    head = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+    needed = "head: given Sequential, which does not take pooled vectors [M, 5] (mat1 and mat2"
+    with pytest.raises(ValueError, match=re.escape(needed)):
+        fae.sweep(Model(dtype=torch.float32).callable(head=head), ["attention"])

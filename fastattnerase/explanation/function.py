@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from fastattnerase.choices import BackendName
 from fastattnerase.explanation.inputs import (
@@ -16,7 +17,13 @@ from fastattnerase.explanation.inputs import (
     cut_text,
     find_model,
 )
-from fastattnerase.explanation.records import Explanation, Flip, SmallestSet, TextExplanation
+from fastattnerase.explanation.records import (
+    Course,
+    Explanation,
+    Flip,
+    SmallestSet,
+    TextExplanation,
+)
 from fastattnerase.ops import Sweep, sweep
 from fastattnerase.status import Status
 
@@ -27,6 +34,7 @@ else:
     # Hints that are read at run time say Any: what they name is imported when it is used.
     Vocabulary = AttentionClassifier = LoadedModel = Any
 
+_MINIMAL = "minimal"
 _RANKINGS = ("attention", "gradient", "product", "random")
 
 
@@ -86,6 +94,7 @@ def explain(
     """
     from fastattnerase.data import encode
 
+    wanted = [rankings] if isinstance(rankings, str) else list(rankings)
     named = find_model(model, vocabulary, classes)
     given = _as_list(texts)
     sentences = named.model.config.kind == "han"
@@ -102,9 +111,12 @@ def explain(
     found: list[TextExplanation] = []
     names: tuple[str, ...] = ()
     for batch, logits in named.model.attention_outputs(dataset):
+        # The smallest set's own course, where there is an exact one and it is not asked for.
+        exact = batch.head is None and batch.num_heads == 1
+        more = [_MINIMAL] if exact and wanted and _MINIMAL not in wanted else []
         result = sweep(
             batch,
-            rankings,
+            [*wanted, *more],
             curves=("label_prob", "decision", "logits"),
             orders=True,
             weights=True,
@@ -112,11 +124,11 @@ def explain(
             minimal=None,
             backend=backend,
         ).to("cpu")
-        names = result.prefixes.rankings
+        names = result.prefixes.rankings[: len(wanted)]
         for b, decided in enumerate(logits.argmax(dim=-1).tolist()):
             number = len(found)
             items = Items(dataset[number], cut[number], named.vocabulary, sentences)
-            found.append(_of_instance(result, b, items, decided, named.classes))
+            found.append(_of_instance(result, names, b, items, decided, named.classes))
     return Explanation(found, names, named.classes, sentences)
 
 
@@ -132,7 +144,12 @@ def _as_list(texts: object) -> list[Text]:
 
 
 def _of_instance(
-    result: Sweep, b: int, items: Items, decided: int, classes: Sequence[str]
+    result: Sweep,
+    rankings: Sequence[str],
+    b: int,
+    items: Items,
+    decided: int,
+    classes: Sequence[str],
 ) -> TextExplanation:
     """Read off what the engine says of one instance of a batch, and name classes and items."""
     prefixes, single, minimal = result.prefixes, result.single, result.minimal
@@ -148,18 +165,24 @@ def _of_instance(
     label, n = int(prefixes.label[b]), span.stop - span.start
     status = Status(int(prefixes.status[b]))
     probabilities = prefixes.probabilities[b].double()  # [C]
-    flips, curves, decisions, decision_curves, orders = {}, {}, {}, {}, {}
-    for row, ranking in enumerate(prefixes.rankings):
+
+    def course(row: int, order: Tensor) -> Course:
+        chosen = prefixes.curves["decision"][row, points].tolist()
+        after = prefixes.curves["logits"][row, points].double().softmax(-1)  # [n + 1, C]
+        return Course(
+            order[span].numpy(),
+            prefixes.curves["label_prob"][row, points].double().numpy(),
+            tuple(name(label) for label in chosen),
+            after.amax(-1).numpy(),
+        )
+
+    flips, courses = {}, {}
+    for row, ranking in enumerate(rankings):
         first = int(prefixes.first_flip[row, b])
         flips[ranking] = Flip(
             first, first / n if first > 0 else np.nan, name(int(prefixes.flip_label[row, b]))
         )
-        curves[ranking] = prefixes.curves["label_prob"][row, points].double().numpy()
-        chosen = prefixes.curves["decision"][row, points].tolist()
-        decisions[ranking] = tuple(name(label) for label in chosen)
-        after = prefixes.curves["logits"][row, points].double().softmax(-1)  # [n + 1, C]
-        decision_curves[ranking] = after.amax(-1).numpy()
-        orders[ranking] = prefixes.order[row, span].numpy()
+        courses[ranking] = course(row, prefixes.order[row])
     smallest = None
     other = None if minimal is None else name(int(minimal.flip_label[b]))
     if minimal is not None and other is not None:
@@ -183,11 +206,14 @@ def _of_instance(
         probability=np.nan if label < 0 else float(probabilities[label]),
         probabilities=dict(zip(classes, probabilities.tolist(), strict=True)),
         flips=flips,
-        curves=curves,
-        decisions=decisions,
-        decision_curves=decision_curves,
-        orders=orders,
+        curves={ranking: one.curve for ranking, one in courses.items()},
+        decisions={ranking: one.decisions for ranking, one in courses.items()},
+        decision_curves={ranking: one.decision_curve for ranking, one in courses.items()},
+        orders={ranking: one.order for ranking, one in courses.items()},
         smallest=smallest,
+        smallest_first=None
+        if minimal is None
+        else course(prefixes.rankings.index(_MINIMAL), minimal.order),
         alone=tuple(name(label) for label in single.flip_label[span].tolist()),
         js=single.js[span].double().numpy(),
         drop=single.label_prob_drop[span].double().numpy(),

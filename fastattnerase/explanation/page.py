@@ -6,6 +6,7 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fastattnerase.explanation.records import Course
 from fastattnerase.report.heatmap import MINIMAL, HeatMap, Order, render
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _LOOKS = {"random": ("random", "#8a8f98"), MINIMAL: ("smallest set", "#1b1f24")}
 def fragment(explanation: Explanation) -> str:
     """Write explanations as HTML that needs nothing else: notes, then a heat map of each text.
 
-    A text without words, and one of which nothing is decided, has its note alone.
+    A text of which nothing is decided has its note alone.
     """
     notes = [
         f"<li>#{number}: {html.escape(note)}</li>"
@@ -28,7 +29,7 @@ def fragment(explanation: Explanation) -> str:
     maps = [
         _heat_map(number, text, explanation.classes)
         for number, text in enumerate(explanation)
-        if text.decision is not None and len(text)
+        if text.decision is not None
     ]
     parts = [f"<ul>{''.join(notes)}</ul>"] if notes else []
     if maps:
@@ -62,24 +63,35 @@ def lines(explanation: Explanation) -> str:
 def _heat_map(number: int, text: TextExplanation, classes: Sequence[str]) -> HeatMap:
     label: dict[str | None, int] = {name: i for i, name in enumerate(classes)}
 
-    def order(ranking: str) -> Order:
-        flip = text.flips[ranking]
+    def order(ranking: str, flip: int, decision: str | None, course: Course) -> Order:
         return Order(
             ranking,
-            tuple(text.orders[ranking].tolist()),
-            flip.first,
-            -1 if flip.decision is None else label[flip.decision],
-            tuple(label[name] for name in text.decisions[ranking]),
-            tuple(text.curves[ranking].tolist()),
-            tuple(text.decision_curves[ranking].tolist()),
+            tuple(course.order.tolist()),
+            flip,
+            -1 if decision is None else label[decision],
+            tuple(label[name] for name in course.decisions),
+            tuple(course.curve.tolist()),
+            tuple(course.decision_curve.tolist()),
         )
 
-    orders = [order(ranking) for ranking in text.flips]
-    if MINIMAL not in text.flips and text.searched:
-        items = tuple(text.in_smallest.nonzero()[0].tolist())
+    orders = [
+        order(
+            ranking,
+            flip.first,
+            flip.decision,
+            Course(
+                text.orders[ranking],
+                text.curves[ranking],
+                text.decisions[ranking],
+                text.decision_curves[ranking],
+            ),
+        )
+        for ranking, flip in text.flips.items()
+    ]
+    if MINIMAL not in text.flips and text.smallest_first is not None:
         smallest = text.smallest
-        size, other = (-1, -1) if smallest is None else (len(items), label[smallest.decision])
-        orders.append(Order(MINIMAL, items, size, other))
+        size, other = (-1, None) if smallest is None else (len(smallest.items), smallest.decision)
+        orders.append(order(MINIMAL, size, other, text.smallest_first))
     assert text.decision is not None  # others are not shown
     return HeatMap(
         number,

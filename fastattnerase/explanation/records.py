@@ -55,6 +55,22 @@ class SmallestSet(NamedTuple):
     decision: str
 
 
+class Course(NamedTuple):
+    """What erasing items one after another does, of `n` items.
+
+    Attributes:
+        order: `[n]`, int64, indices of the items as they are erased.
+        curve: `[n + 1]`, float64: the probability of the decision's class after 0 … n of them.
+        decisions: likewise, the class decided for, None where something is not finite.
+        decision_curve: likewise, the probability of that class.
+    """
+
+    order: Ints
+    curve: Floats
+    decisions: tuple[str | None, ...]
+    decision_curve: Floats
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TextExplanation:
     """What attention says of the decision on one text, and what erasing its items does.
@@ -75,6 +91,8 @@ class TextExplanation:
         decision_curves: likewise, the probability of that class: `[n + 1]`, float64.
         orders: from each ranking to `[n]`, indices into `items`, most important first.
         smallest: the smallest set that flips; None where no set does, or none was searched.
+        smallest_first: what erasing does when that set goes first, None where none was searched;
+            after as many items as it has, `decision_curve` has the probability of its decision.
         alone: `[n]`, the class decided for without the item alone, None where that is the same.
         js: `[n]`, JS divergence of the class probabilities with and without the item.
         drop: `[n]`, how much the decision's probability falls without the item.
@@ -97,6 +115,7 @@ class TextExplanation:
     decision_curves: dict[str, Floats]
     orders: dict[str, Ints]
     smallest: SmallestSet | None
+    smallest_first: Course | None
     alone: tuple[str | None, ...]
     js: Floats
     drop: Floats

@@ -32,8 +32,21 @@ class CheckedHead:
 
         NaN where the pooled vector is not finite.
         """
-        logits = self._batch.call_head(pooled, instances)
         M = len(pooled)
+        try:
+            logits = self._batch.call_head(pooled, instances)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            if self._classes is not None:  # it has taken others like these
+                raise
+            name = getattr(self._batch.head, "__name__", type(self._batch.head).__name__)
+            needed = ", ".join(map(str, ("M", *self._batch.values.shape[1:])))
+            reason = str(error).splitlines()[0]
+            raise ValueError(
+                f"head: given {name}, which does not take pooled vectors [{needed}] ({reason}), "
+                "needed one that does"
+            ) from error
         if not isinstance(logits, Tensor):
             raise TypeError(f"head: given {type(logits).__name__} back, needed logits [{M}, C]")
         if logits.ndim != 2 or logits.shape[0] != M or logits.shape[1] == 0:

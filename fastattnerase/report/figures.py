@@ -46,6 +46,8 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
     "figure.dpi": 150,
+    "figure.autolayout": False,
+    "figure.constrained_layout.use": False,
     "svg.hashsalt": "fastattnerase",  # the same results give the same bytes
 }
 
@@ -129,7 +131,7 @@ def settle(figure: Figure) -> None:
         return
     with _styled():
         engine.execute(figure)
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)  # with one of any kind matplotlib draws each file twice
         for axes in figure.axes:
             axes.get_tightbbox(canvas.get_renderer())  # places labels where panels now are
             # In inches, for resolutions differ; a label that is placed looks for no ticks.

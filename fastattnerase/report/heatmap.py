@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Mapping, Sequence
@@ -67,6 +68,18 @@ class HeatMap:
     gold: int | None = None
 
 
+@functools.cache
+def _templates() -> jinja2.Environment:
+    """Make what reads the templates, once: compiling them takes longer than filling them."""
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("fastattnerase.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+
+
 def render(
     maps: Sequence[HeatMap],
     classes: Sequence[str],
@@ -108,14 +121,7 @@ def render(
     colours = itertools.cycle(_COLOURS)
     shown = {name: (looks or {}).get(name) or (name, next(colours)) for name in found}
     bars = [name for name in found if name not in (MINIMAL, _PLAIN)]
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("fastattnerase.report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    template = environment.get_template("heatmap-document.html.j2")
+    template = _templates().get_template("heatmap-document.html.j2")
     documents: list[Markup] = []
     size = 0
     for one in maps:
@@ -125,16 +131,20 @@ def render(
         if most_bytes is not None and size > most_bytes:
             break
         documents.append(text)
-    return environment.get_template("heatmap.html.j2").render(
-        documents=documents,
-        kept=len(maps),
-        bars=[{"name": shown[name][0], "colour": _triple(shown[name][1])} for name in bars],
-        first=bars[0] if bars else "",
-        minimal=MINIMAL in found,
-        curves=any(order.label_probabilities for one in maps for order in one.orders),
-        sentences=sentences,
-        a_page=a_page,
-        assets=assets,
+    return (
+        _templates()
+        .get_template("heatmap.html.j2")
+        .render(
+            documents=documents,
+            kept=len(maps),
+            bars=[{"name": shown[name][0], "colour": _triple(shown[name][1])} for name in bars],
+            first=bars[0] if bars else "",
+            minimal=MINIMAL in found,
+            curves=any(order.label_probabilities for one in maps for order in one.orders),
+            sentences=sentences,
+            a_page=a_page,
+            assets=assets,
+        )
     )
 
 

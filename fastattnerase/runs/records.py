@@ -105,6 +105,8 @@ def _read(hint: Any, content: Any, path: Path, place: str) -> Any:
             key: _read(inner[1], value, path, f"{place}.{key}") for key, value in content.items()
         }
     if origin is tuple and isinstance(content, list):
+        if {type(value) for value in content} == {inner[0]}:  # many numbers or words, at once
+            return tuple(content)
         return tuple(
             _read(inner[0], value, path, f"{place}[{number}]")
             for number, value in enumerate(content)

@@ -50,7 +50,7 @@ def figures(grid: Grid) -> Iterator[tuple[str, Figure]]:
     yield "figure-04-shares", panels(grid, draw_negative_shares)
     yield "figure-05-curves", panels(grid, draw_curves)
     yield "figure-09-rules", panels(grid, draw_rules)
-    yield "figure-10-medians", medians(grid, "fraction", "Median fraction erased at first flip")
+    yield "figure-10-medians", median_fractions(grid)
     yield "figure-11-medians", medians(grid, "mass", "Median attention mass erased at first flip")
     yield "section-5-4-pairs", pairs(grid)
 
@@ -183,6 +183,11 @@ def draw_rules(axes: Axes, result: Result) -> None:
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.grid(False, axis="x")
+
+
+def median_fractions(grid: Grid) -> Figure:
+    """Draw the median fractions of all models; see `medians`."""
+    return medians(grid, "fraction", "Median fraction erased at first flip")
 
 
 def medians(grid: Grid, quantity: Literal["fraction", "mass"], label: str) -> Figure:

@@ -87,6 +87,7 @@ _CAPTIONS = {
     "the ranking, as in the paper.",
     "section-5-4-pairs": "For section 5.4: how often a ranking needs fewer items than another.",
 }
+_MEDIANS = "figure-10-medians"
 _RANDOM_ITEM = {
     "different": "uniformly among the items but the top one",
     "uniform": "uniformly among all items, so that it can be the top one",
@@ -99,18 +100,23 @@ def build(
     folder: Path,
     report: Report = silent,
     of_seeds: Sequence[Result] = (),
+    all_figures: bool = True,
     pdf: bool = True,
 ) -> Path:
     """Write a report on one run or several, side by side.
 
     Args:
         results: finished runs, with distinct names.
-        folder: where to: `report.html`, `figures/*.{png,svg,pdf}`, `tables/*.{csv,tex}`, and in
-            `paper` the paper's figures as PNG and PDF and its tables as CSV and LaTeX.
+        folder: where to: `report.html`, `tables/*.{csv,tex}`, and in `paper` the paper's tables as
+            CSV and LaTeX; with all figures `figures/*.{png,svg,pdf}`, and the paper's as PNG and
+            PDF in `paper`.
         report: told how many figures are drawn and tables written, of how many.
         of_seeds: the runs that `results` join, where these are of several seeds each; for rows of
             their own in the tables.
-        pdf: whether figures are written as PDF, too, which takes a fifth of the time.
+        all_figures: whether the paper's figures are drawn for the page, in its own form and in one
+            that hides nothing, and all figures written as files, which takes most of the time;
+            without them the page has three panels a model.
+        pdf: whether files of figures are written as PDF, too.
 
     Returns:
         The page's path.
@@ -131,34 +137,42 @@ def build(
         raise RunError(
             f"names of runs: given {', '.join(names)}, needed distinct ones (erase --name)"
         )
-    for part in ("figures", "tables", "paper"):
+    for part in ("tables", "paper", *(("figures",) if all_figures else ())):
         (folder / part).mkdir(parents=True, exist_ok=True)
     said = [describe(result) for result in tracked(results, len(results), DESCRIBING, report)]
     parts = made(said)
-    count = len(figures.FIGURES) * (1 + len(results)) + len(_CAPTIONS)
-    count += sum(len(exact_figures.OF_PART[part]) for part in parts)
-    drawn = _Drawn(partial(report, DRAWING), count, pdf)
-    for name, draw in figures.FIGURES.items():
-        drawn.save(figures.side_by_side(draw, results), folder / "figures" / name)
     grid = arrange(results)
-    of_paper, better = [], []
-    for name, figure in paper_figures.figures(grid):
-        drawn.save(figure, folder / "paper" / name, kinds=("png", "pdf"))
-        shown = ", ".join(paper_figures.models_of(name, grid))
-        caption = _CAPTIONS[name].format(models=shown)
-        of_paper.append(_picture(folder / "paper" / f"{name}.png", caption))
-    for name, figure in full_figures.figures(grid):
-        drawn.save(figure, folder / "figures" / name, kinds=("png", "pdf"))
-        better.append(_picture(folder / "figures" / f"{name}.png", _CAPTIONS[name]))
-    of_exact: dict[str, list[dict[str, Any]]] = {part: [] for part in parts}
-    for part, name, figure in exact_figures.figures(
-        grid, dict(zip(names, said, strict=True)), parts
-    ):
-        drawn.save(figure, folder / "figures" / name, kinds=("png", "pdf"))
-        picture = _picture(folder / "figures" / f"{name}.png", exact_figures.CAPTIONS[name])
-        of_exact[part].append(picture)
+    crowded = len(results) > _PANELS
+    count = len(figures.FIGURES) * len(results) + crowded
+    if all_figures:
+        count += len(figures.FIGURES) + len(_CAPTIONS)
+        count += sum(len(exact_figures.OF_PART[part]) for part in parts)
+    drawn = _Drawn(partial(report, DRAWING), count, pdf)
     panels = {result.run.name: _panels(result, drawn) for result in results}
-    medians = [picture for picture in better if picture["name"] == "figure-10-medians"]
+    of_paper: list[dict[str, Any]] = []
+    better: list[dict[str, Any]] = []
+    of_exact: dict[str, list[dict[str, Any]]] = {part: [] for part in parts}
+    if all_figures:
+        for name, draw in figures.FIGURES.items():
+            drawn.save(figures.side_by_side(draw, results), folder / "figures" / name)
+        for name, figure in paper_figures.figures(grid):
+            drawn.save(figure, folder / "paper" / name, kinds=("png", "pdf"))
+            shown = ", ".join(paper_figures.models_of(name, grid))
+            caption = _CAPTIONS[name].format(models=shown)
+            of_paper.append(_picture(folder / "paper" / f"{name}.png", caption))
+        for name, figure in full_figures.figures(grid):
+            drawn.save(figure, folder / "figures" / name, kinds=("png", "pdf"))
+            better.append(_picture(folder / "figures" / f"{name}.png", _CAPTIONS[name]))
+        for part, name, figure in exact_figures.figures(
+            grid, dict(zip(names, said, strict=True)), parts
+        ):
+            drawn.save(figure, folder / "figures" / name, kinds=("png", "pdf"))
+            picture = _picture(folder / "figures" / f"{name}.png", exact_figures.CAPTIONS[name])
+            of_exact[part].append(picture)
+    medians = None
+    if crowded:
+        medians = Markup(inline(full_figures.median_fractions(grid), _CAPTIONS[_MEDIANS]))
+        drawn.another()
     found, summary = findings(grid), summarise(results)
     paper_form, own = paper_tables(grid), tables(results, of_seeds, found)
     own |= exact_tables.exact_tables(results, said)
@@ -196,7 +210,10 @@ def build(
         ],
         exact=_exact(results, said, of_exact, looks(*results)),
         exact_lacking=exact_words.lacking(results, said),
-        medians=medians[0] if len(results) > _PANELS else None,
+        medians=medians,
+        medians_caption=_CAPTIONS[_MEDIANS],
+        all_figures=all_figures,
+        pdf=pdf,
         kept=KEPT,
         most_bytes=MOST_BYTES,
         files=[(name, page.embedded(folder / "tables" / f"{name}.csv")) for name in own],
