@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from fastattnerase import AttentionBatch, mi
 from fastattnerase.cli.app import app
+from fastattnerase.cli.measure import conclusion
 from fastattnerase.sources import TensorSource
 
 measure = partial(invoke, "measure")
@@ -52,6 +53,10 @@ def test_tensors_give_the_measurement_as_csv_and_json(tmp_path: Path) -> None:
     result = measure("--tensors", file, *SMALL, "--out", tmp_path / "run")
     assert "layer: 60 of 60 instances, 4 ranks, 5 clusters, 5 output labels" in result.stdout
     assert "Rank 1: 1.609 nats of at most 1.609" in result.stdout  # ln 5
+    *_, concluded, following = result.stdout.splitlines()
+    # Of four ranks one tells something: shuffled outputs order them so, too.
+    assert concluded.startswith("Information follows attention no more than chance")
+    assert following == f"Next: fastattnerase erase --tensors {file}"
     expected = mi.measure(
         (chunk.batch for chunk in TensorSource(file).chunks(0)),
         mi.Config(ranks=4, clusters=5, shuffles=20),
@@ -250,3 +255,32 @@ def test_the_batch_of_the_fixture_is_what_it_says(tmp_path: Path) -> None:
     [chunk] = TensorSource(layer(tmp_path / "x.safetensors", instances=10)).chunks(0)
     assert isinstance(chunk.batch, AttentionBatch)
     assert chunk.batch.values.reshape(10, 5, 3)[:, 0, 0].tolist() == [-40, -20, 0, 20, 40] * 2
+
+
+@pytest.mark.parametrize(
+    ("tau", "low", "high", "permuted", "said"),
+    [
+        (None, 0.0, 0.0, [], "Whether information follows attention cannot be said: why."),
+        (0.5, 1.0, -1.0, [], "Whether information follows attention by chance was not compared."),
+        (0.5, 0.1, 0.5, [], "Information follows attention no more than chance, shuffled outputs"),
+        (0.05, 0.1, 0.5, [], "States of more attention tell less of the output than shuffled"),
+        (0.6, 0.1, 0.5, [], "States of more attention tell more of the output than shuffled "
+         "outputs let them."),
+        (0.6, 0.1, 0.5, [0.2, 0.6], "than shuffled outputs let them; permuted weights do as much"),
+        (0.6, 0.1, 0.5, [0.2, 0.3], "outputs let them, and than permuted weights."),
+    ],
+)  # fmt: skip
+def test_what_is_concluded(
+    tau: float | None, low: float, high: float, permuted: list[float], said: str, tmp_path: Path
+) -> None:
+    source = TensorSource(layer(tmp_path / "layer.safetensors", 20))
+    config = mi.Config(ranks=2, clusters=2, shuffles=20)
+    found = mi.measure((chunk.batch for chunk in source.chunks(0)), config)
+    table = found.correlations.copy()
+    table["value"] = float("nan") if tau is None else tau
+    table["reason"], table["control_low"], table["control_high"] = "why", low, high
+    repeats = pd.DataFrame(
+        {"measurement": "permuted", "statistic": "weighted_product", "value": permuted}
+    )
+    told = conclusion(dataclasses.replace(found, correlations=table, repeats=repeats))
+    assert said in told

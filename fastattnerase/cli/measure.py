@@ -16,6 +16,7 @@ from fastattnerase.cli.inputs import (
     Out,
     choose_backend,
     open_source,
+    print_next,
 )
 from fastattnerase.cli.options import command
 from fastattnerase.mi.config import COSTS, Config
@@ -79,6 +80,12 @@ def measure(
     _show(result)
     for file in files:
         out.print(str(file), soft_wrap=True)
+    out.print(conclusion(result.measurement), soft_wrap=True)
+    option = "--model" if given.tensors is None else "--tensors"
+    # Information is one question; whether decisions follow attention is the other.
+    asked = given.model or given.tensors
+    assert asked is not None  # one of both is given
+    print_next(f"erase {option}", asked)
 
 
 def _show(result: Result) -> None:
@@ -122,6 +129,39 @@ def _show(result: Result) -> None:
     out.print(table)
     if found.repeats is not None:
         out.print(_repeats(found))
+
+
+def conclusion(found: Measurement) -> str:
+    """Say in a sentence what weighted tau tells, beside its nulls."""
+    tau = found.correlation("weighted_product")
+    if tau.value is None:
+        return f"Whether information follows attention cannot be said: {tau.reason}."
+    [row] = found.correlations.query(
+        "estimator == 'plug_in' and statistic == 'weighted_product'"
+    ).to_dict("records")
+    low, high = row["control_low"], row["control_high"]
+    if not low <= high:
+        return "Whether information follows attention by chance was not compared."
+    if low <= tau.value <= high:
+        return "Information follows attention no more than chance, shuffled outputs, lets it."
+    if tau.value < low:
+        return "States of more attention tell less of the output than shuffled outputs let them."
+    said = "States of more attention tell more of the output than shuffled outputs let them"
+    permuted = _drawn(found, "permuted")
+    if not permuted:
+        return f"{said}."
+    if tau.value <= max(permuted):
+        return f"{said}; permuted weights do as much: it is weight, not which item has it."
+    return f"{said}, and than permuted weights."
+
+
+def _drawn(found: Measurement, name: str) -> list[float]:
+    """Give weighted tau of what was measured again under a name; empty where it was not."""
+    if found.repeats is None:
+        return []
+    rows = found.repeats[found.repeats["measurement"] == name]
+    values = rows.loc[rows["statistic"] == "weighted_product", "value"].dropna()
+    return [float(value) for value in values]
 
 
 def _repeats(found: Measurement) -> Table:

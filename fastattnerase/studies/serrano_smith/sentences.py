@@ -54,10 +54,12 @@ def listed(names: Sequence[str], last: str = "and") -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """Write a number, never -0; a dash where it is undefined, `never` where infinite."""
+    """Write a number, never −0; a dash where it is undefined, `never` where infinite."""
     if value == np.inf:
         return NEVER
-    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
+    if value is None:
+        return "–"
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def times(value: float | None) -> str:

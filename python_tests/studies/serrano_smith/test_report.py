@@ -112,6 +112,19 @@ def test_every_figure_is_in_the_page_and_on_disk(folder: Path, page: Page) -> No
             assert len(content) > 2000
 
 
+def test_without_all_figures_the_page_has_the_panels_and_says_how_to_get_the_others(
+    results: list[Result], tmp_path: Path
+) -> None:
+    shown = Page(build(results, tmp_path, all_figures=False).read_text(encoding="utf-8"))
+    shown.loads_nothing()
+    assert shown.tags.count("svg") == len(FIGURES) * 2 + 10
+    assert not [link for link in shown.links if link.startswith("data:image/png")]
+    assert "fastattnerase report --figures" in shown.text
+    assert not (tmp_path / "figures").exists()
+    assert {path.suffix for path in (tmp_path / "paper").iterdir()} == {".csv", ".tex"}
+    assert (tmp_path / "tables" / "models.csv").exists()
+
+
 def test_every_table_is_on_disk(folder: Path, results: list[Result]) -> None:
     made = tables(results)
     assert set(made) == {
