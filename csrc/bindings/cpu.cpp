@@ -37,37 +37,45 @@ std::string number(double value) { return std::string(py::str(py::float_(value))
   }
 }
 
-// Both return 0, or, where there is too little scratch memory, the bytes they need to do anything.
+// The parameters that have an operator's scratch memory.
+const SweepParams& scratch_of(const SweepParams& p) { return p; }
+const SweepParams& scratch_of(const PermuteParams& p) { return p.items; }
+const PooledParams& scratch_of(const PooledParams& p) { return p; }
+
+// Runs an operator; returns 0, or, where there is too little scratch memory, the bytes it needs to
+// do anything.
+template <class Params>
+std::int64_t run(const Params& params, std::int64_t needed, cpu::Error (*operate)(const Params&)) {
+  if (scratch_of(params).workspace_bytes < needed) return needed;
+  require_workspace(scratch_of(params), needed);
+  cpu::Error error;
+  {
+    const py::gil_scoped_release release;
+    error = operate(params);
+  }
+  if (error.fault != cpu::Fault::kNone) raise(error);
+  return 0;
+}
+
 std::int64_t cpu_sweep(const py::kwargs& kwargs) {
   ArgReader reader(kwargs);
   const SweepArgs args(reader);
   reader.finish();
-  const std::int64_t needed = cpu::sweep_workspace_bytes(args.params);
-  if (args.params.workspace_bytes < needed) return needed;
-  require_workspace(args.params, needed);
-  cpu::Error error;
-  {
-    const py::gil_scoped_release release;
-    error = cpu::sweep(args.params);
-  }
-  if (error.fault != cpu::Fault::kNone) raise(error);
-  return 0;
+  return run(args.params, cpu::sweep_workspace_bytes(args.params), &cpu::sweep);
+}
+
+std::int64_t cpu_permute(const py::kwargs& kwargs) {
+  ArgReader reader(kwargs);
+  const PermuteParams params = read_permute(reader);
+  reader.finish();
+  return run(params, cpu::permute_workspace_bytes(params), &cpu::permute);
 }
 
 std::int64_t cpu_pooled_prefixes(const py::kwargs& kwargs) {
   ArgReader reader(kwargs);
   const PooledParams params = read_pooled(reader);
   reader.finish();
-  const std::int64_t needed = cpu::pooled_workspace_bytes(params);
-  if (params.workspace_bytes < needed) return needed;
-  require_workspace(params, needed);
-  cpu::Error error;
-  {
-    const py::gil_scoped_release release;
-    error = cpu::pooled_prefixes(params);
-  }
-  if (error.fault != cpu::Fault::kNone) raise(error);
-  return 0;
+  return run(params, cpu::pooled_workspace_bytes(params), &cpu::pooled_prefixes);
 }
 
 void cpu_select_variant(const std::string& name) {
@@ -83,6 +91,9 @@ void register_cpu(py::module_& m) {
   m.def(
       "cpu_sweep", &cpu_sweep,
       "One fused sweep; the fields of SweepParams by keyword. 0, or the scratch memory it lacks.");
+  m.def("cpu_permute", &cpu_permute,
+        "Permuted weights; the fields of PermuteParams by keyword. 0, or the scratch memory they "
+        "lack.");
   m.def("cpu_pooled_prefixes", &cpu_pooled_prefixes,
         "Pooled vectors of prefixes; the fields of PooledParams by keyword. 0, or the scratch "
         "memory they lack.");

@@ -172,6 +172,19 @@ void read_items(ArgReader& args, Params& p) {
   p.num_threads = static_cast<std::int32_t>(args.integer("num_threads", 1, 1 << 16));
 }
 
+// The head of an operator that decides, and what depends on the instance beside its items.
+inline void read_head(ArgReader& args, SweepParams& p) {
+  p.C = args.integer("C", 1);
+  p.head_weight = args.address<const void>("head_weight", true);
+  p.head_bias = args.address<const void>("head_bias", p.B > 0);
+  p.head_bias_stride_b = read_stride(args, "head_bias_stride_b", p.B, p.C);
+  p.head_bias_dtype =
+      static_cast<std::int32_t>(args.integer("head_bias_dtype", kFloat32, kFloat64));
+  p.ids = args.address<const std::int64_t>("ids", p.B > 0);
+  p.seed = args.word("seed");
+  p.validate = static_cast<std::int32_t>(args.integer("validate", 0, 1));
+}
+
 // A SweepParams with the memory of its lists.
 struct SweepArgs {
   SweepParams params{};
@@ -183,16 +196,8 @@ struct SweepArgs {
   explicit SweepArgs(ArgReader& args) {
     SweepParams& p = params;
     read_items(args, p);
-    p.C = args.integer("C", 1);
+    read_head(args, p);
     p.R = args.integer("R", 0);
-    p.head_weight = args.address<const void>("head_weight", true);
-    p.head_bias = args.address<const void>("head_bias", p.B > 0);
-    p.head_bias_stride_b = read_stride(args, "head_bias_stride_b", p.B, p.C);
-    p.head_bias_dtype =
-        static_cast<std::int32_t>(args.integer("head_bias_dtype", kFloat32, kFloat64));
-    p.ids = args.address<const std::int64_t>("ids", p.B > 0);
-    p.seed = args.word("seed");
-    p.validate = static_cast<std::int32_t>(args.integer("validate", 0, 1));
 
     orders = args.addresses<std::int64_t>("orders", p.T > 0);
     keys = args.addresses<void>("keys", p.T > 0);
@@ -242,6 +247,20 @@ struct SweepArgs {
     }
   }
 };
+
+inline PermuteParams read_permute(ArgReader& args) {
+  PermuteParams q{};
+  SweepParams& p = q.items;
+  read_items(args, p);
+  read_head(args, p);
+  q.P = args.integer("P", 1);
+  p.label = args.address<std::int64_t>("label", p.B > 0);
+  p.probabilities = args.address<void>("probabilities", p.B > 0);
+  p.status = args.address<std::int64_t>("status", p.B > 0);
+  q.tvd = args.address<void>("tvd", p.B > 0);
+  q.flips = args.address<std::int64_t>("flips", p.B > 0);
+  return q;
+}
 
 inline PooledParams read_pooled(ArgReader& args) {
   PooledParams p{};

@@ -10,8 +10,8 @@ namespace fae::cpu {
 namespace {
 
 constexpr Variant variant_named(const char* name) {
-  return {name,    shared_bytes, work_bytes,        run,   load, project, originate, rank,
-          minimal, finish,       pooled_work_bytes, pooled};
+  return {name,   shared_bytes,  work_bytes,        run,   load, project, originate, rank, minimal,
+          finish, permute_bytes, pooled_work_bytes, pooled};
 }
 
 }  // namespace

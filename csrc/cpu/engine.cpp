@@ -52,10 +52,11 @@ Error check_offsets(const Params& p) {
   return {};
 }
 
-std::int64_t work_of(const SweepParams& p) {
+std::int64_t work_of(const SweepParams& p, std::int64_t permutations) {
   const double items = static_cast<double>(p.T + p.B);
-  const double work = items * (static_cast<double>(p.H * p.D) +
-                               8.0 * static_cast<double>(p.R + 1) * static_cast<double>(p.C + 8));
+  const double orders = static_cast<double>(p.R) + static_cast<double>(permutations) + 1;
+  const double work =
+      items * (static_cast<double>(p.H * p.D) + 8.0 * orders * static_cast<double>(p.C + 8));
   return work > 1e18 ? static_cast<std::int64_t>(1e18) : static_cast<std::int64_t>(work);
 }
 
@@ -87,11 +88,22 @@ struct Memory {
   char* work_of(std::int32_t thread) const { return shared_of(thread) + shared; }
 };
 
-Memory memory_of(const SweepParams& p, const Variant& v) {
-  const std::int64_t n = longest(p);
-  const auto base = reinterpret_cast<std::uintptr_t>(p.workspace);
-  return {reinterpret_cast<char*>((base + kAlign - 1) / kAlign * kAlign), v.shared_bytes(p, n),
-          v.work_bytes(p, n)};
+// A call's sweep, and its permutations where it has them.
+struct Call {
+  const SweepParams& p;
+  const PermuteParams* permuted;
+  const Variant& v = selected_variant();
+  std::int32_t threads() const {
+    return threads_for(work_of(p, permuted != nullptr ? permuted->P : 0), p.num_threads);
+  }
+};
+
+Memory memory_of(const Call& call) {
+  const std::int64_t n = longest(call.p);
+  const auto base = reinterpret_cast<std::uintptr_t>(call.p.workspace);
+  const std::int64_t more = call.permuted != nullptr ? call.v.permute_bytes(call.p, n) : 0;
+  return {reinterpret_cast<char*>((base + kAlign - 1) / kAlign * kAlign),
+          call.v.shared_bytes(call.p, n) + more, call.v.work_bytes(call.p, n)};
 }
 
 // The error of the first instance that has one, whatever the threads' timing.
@@ -206,34 +218,43 @@ void write_all_invalid(const SweepParams& p) {
   if (p.status != nullptr) std::fill(p.status, p.status + p.B, kInvalid);
 }
 
-}  // namespace
-
-std::int64_t sweep_workspace_bytes(const SweepParams& p) {
-  if (p.B == 0) return 0;
-  const Variant& v = selected_variant();
-  const Memory m = memory_of(p, v);
-  return threads_for(work_of(p), p.num_threads) * (m.shared + m.work) + kAlign;
+void write_all_invalid(const PermuteParams& q) {
+  for (std::int64_t i = 0; i < q.P * q.items.B; ++i) {
+    write_invalid_element(q.tvd, OutputType::kReal, q.items.values_dtype == kFloat64, i);
+  }
+  std::fill(q.flips, q.flips + q.items.B, -1);
 }
 
-Error sweep(const SweepParams& p) {
+std::int64_t workspace_bytes(const Call& call) {
+  if (call.p.B == 0) return 0;
+  const Memory m = memory_of(call);
+  return call.threads() * (m.shared + m.work) + kAlign;
+}
+
+Error run(const Call& call) {
+  const SweepParams& p = call.p;
   if (p.B == 0) return {};
   const Error offsets = check_offsets(p);
   if (offsets.fault != Fault::kNone) {
     if (p.validate != 0) return offsets;
     write_all_invalid(p);
+    if (call.permuted != nullptr) write_all_invalid(*call.permuted);
   }
   prefer_large_pages(p);
-  const Variant& v = selected_variant();
-  const Memory m = memory_of(p, v);
-  const std::int32_t threads = threads_for(work_of(p), p.num_threads);
-  Context c{p, p.values_dtype == kFloat64 ? largest_row_norm<double>(p.head_weight, p.C, p.H * p.D)
-                                          : largest_row_norm<float>(p.head_weight, p.C, p.H * p.D)};
+  const Variant& v = call.v;
+  const Memory m = memory_of(call);
+  const std::int32_t threads = call.threads();
+  Context c{p,
+            p.values_dtype == kFloat64 ? largest_row_norm<double>(p.head_weight, p.C, p.H * p.D)
+                                       : largest_row_norm<float>(p.head_weight, p.C, p.H * p.D),
+            call.permuted};
 
   // Chunks of consecutive instances of about equal work; a long instance is a chunk of its own.
   const std::int64_t items = std::max<std::int64_t>(1, (p.T + p.B) / (threads * 16));
   const auto is_long = [&](std::int64_t b) {
     const std::int64_t n = p.offsets[b + 1] - p.offsets[b];
-    return threads > 1 && n >= kLong && n > p.T / (2 * threads) && valid_range(p, b);
+    return threads > 1 && call.permuted == nullptr && n >= kLong && n > p.T / (2 * threads) &&
+           valid_range(p, b);
   };
   FirstError errors;
   std::int64_t next_instance = 0;
@@ -263,6 +284,16 @@ Error sweep(const SweepParams& p) {
   }
   return errors.get();
 }
+
+}  // namespace
+
+std::int64_t sweep_workspace_bytes(const SweepParams& p) { return workspace_bytes({p, nullptr}); }
+Error sweep(const SweepParams& p) { return run({p, nullptr}); }
+
+std::int64_t permute_workspace_bytes(const PermuteParams& p) {
+  return workspace_bytes({p.items, &p});
+}
+Error permute(const PermuteParams& p) { return run({p.items, &p}); }
 
 std::int64_t pooled_workspace_bytes(const PooledParams& p) {
   if (p.M == 0) return 0;

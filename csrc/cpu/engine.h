@@ -1,6 +1,6 @@
-// The CPU engine: one fused sweep over a ragged batch, and pooled prefixes for callable heads.
-// Both are complete for every input of the engine contract; neither allocates memory that grows
-// with the problem.
+// The CPU engine: one fused sweep over a ragged batch, permuted weights, and pooled prefixes for
+// callable heads. All are complete for every input of the engine contract; neither allocates memory
+// that grows with the problem.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,10 @@ struct Error {
 
 std::int64_t sweep_workspace_bytes(const SweepParams& p);
 Error sweep(const SweepParams& p);
+
+// `p.items` has the scratch memory and the threads.
+std::int64_t permute_workspace_bytes(const PermuteParams& p);
+Error permute(const PermuteParams& p);
 
 std::int64_t pooled_workspace_bytes(const PooledParams& p);
 Error pooled_prefixes(const PooledParams& p);

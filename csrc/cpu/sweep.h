@@ -4,6 +4,7 @@
 
 #include "cpu/blocks/sweep.h"
 #include "cpu/minimal.h"
+#include "cpu/permute.h"
 #include "cpu/usual/runs.h"
 #include "cpu/usual/sweep.h"
 
@@ -313,6 +314,10 @@ inline Error complete(const Context& c, char* shared, char* work) {
     if (error.fault != Fault::kNone) return error;
   }
   minimal(c, shared, work, &status);
+  if (c.permuted != nullptr) {
+    UsualInstance& I = instance_at(shared);
+    status |= permute(*c.permuted, I, shared + shared_bytes(c.p, I.n));
+  }
   finish(c, shared, status);
   return {};
 }
@@ -334,7 +339,7 @@ inline Error run_usual(const Context& c, std::int64_t begin, std::int64_t end, c
   Arena run_arena(work);
   const RunMemory run = lay_out_run(p, run_arena);
   char* const rest = work + run_arena.used();
-  const bool in_blocks = blocks_possible(p);
+  const bool in_blocks = c.permuted == nullptr && blocks_possible(p);
   unsigned char general[kRun];  // of the run's instances, whether they go one by one
   for (std::int64_t b = begin; b < end;) {
     const std::int64_t to = project_run(p, packed_weights, run, b, end);

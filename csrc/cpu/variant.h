@@ -10,7 +10,8 @@ namespace fae::cpu {
 // One sweep's parameters and what is computed once for all instances.
 struct Context {
   SweepParams p;
-  double max_head_norm;  // max_c ||W_c||
+  double max_head_norm;                     // max_c ||W_c||
+  const PermuteParams* permuted = nullptr;  // where weights are permuted
 };
 
 constexpr std::int64_t kGroup = 4;  // rankings that are scanned together
@@ -33,6 +34,9 @@ struct Variant {
                 std::int64_t* status);
   void (*minimal)(const Context& c, char* shared, char* work, std::int64_t* status);
   void (*finish)(const Context& c, char* shared, std::int64_t status);
+
+  // Of `shared` behind the instance, where weights are permuted.
+  std::int64_t (*permute_bytes)(const SweepParams& p, std::int64_t n);
 
   std::int64_t (*pooled_work_bytes)(const PooledParams& p, std::int64_t n);
   void (*pooled)(const PooledParams& p, std::int64_t instance, char* work);

@@ -1,4 +1,4 @@
-"""Tensors as the fields of `SweepParams` and `PooledParams`; what all native backends share."""
+"""Tensors as the fields of native parameters (`params.h`); what all native backends share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastattnerase.problem import Outputs, PooledProblem, Problem
+from fastattnerase.problem import (
+    Outputs,
+    PermutedOutputs,
+    PermutedProblem,
+    PooledProblem,
+    Problem,
+)
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
@@ -26,23 +32,15 @@ def readable(tensor: Tensor) -> Tensor:
 
 def sweep_fields(problem: Problem, values: Tensor, out: Outputs, threads: int) -> dict[str, Any]:
     """The keywords of a native sweep, without scratch memory; `values` are readable."""
-    bias = problem.head_bias
     fields = _item_fields(problem, values, threads)
+    fields |= _head_fields(problem)
     fields |= {
-        "C": problem.head_weight.shape[0],
         "R": len(problem.rankings),
-        "head_weight": problem.head_weight.data_ptr(),
-        "head_bias": bias.data_ptr(),
-        "head_bias_stride_b": bias.stride(0) if bias.ndim == 2 else 0,
-        "head_bias_dtype": _DTYPES[bias.dtype],
-        "ids": problem.ids.data_ptr(),
         "rankings": [int(kind) for kind in problem.rankings],
         "ranking_args": list(problem.ranking_args),
         "orders": [order.data_ptr() for order in problem.orders],
         "keys": [keys.data_ptr() for keys in problem.keys],
         "keys_dtype": [_DTYPES[keys.dtype] for keys in problem.keys],
-        "seed": problem.seed & 0xFFFFFFFFFFFFFFFF,
-        "validate": int(problem.validate),
     }
     for name, tensor in vars(out).items():
         fields[name] = 0 if tensor is None else tensor.data_ptr()
@@ -58,6 +56,33 @@ def pooled_fields(
         "order": problem.order.data_ptr(),
         "point_begin": problem.begin,
         "pooled": pooled.data_ptr(),
+    }
+
+
+def permute_fields(
+    problem: PermutedProblem, values: Tensor, out: PermutedOutputs, threads: int
+) -> dict[str, Any]:
+    """The keywords of natively permuted weights, without scratch memory; `values` are readable."""
+    fields = _item_fields(problem.as_problem(), values, threads)
+    fields |= _head_fields(problem)
+    fields["P"] = problem.permutations
+    for name, tensor in vars(out).items():
+        fields[name] = tensor.data_ptr()
+    return fields
+
+
+def _head_fields(problem: Problem | PermutedProblem) -> dict[str, Any]:
+    """What operators that decide take beside the items."""
+    bias = problem.head_bias
+    return {
+        "C": problem.head_weight.shape[0],
+        "head_weight": problem.head_weight.data_ptr(),
+        "head_bias": bias.data_ptr(),
+        "head_bias_stride_b": bias.stride(0) if bias.ndim == 2 else 0,
+        "head_bias_dtype": _DTYPES[bias.dtype],
+        "ids": problem.ids.data_ptr(),
+        "seed": problem.seed & 0xFFFFFFFFFFFFFFFF,
+        "validate": int(problem.validate),
     }
 
 

@@ -10,8 +10,19 @@ import torch
 from torch import Tensor
 
 from fastattnerase import _C
-from fastattnerase.backends.addresses import pooled_fields, readable, sweep_fields
-from fastattnerase.problem import Outputs, PooledProblem, Problem
+from fastattnerase.backends.addresses import (
+    permute_fields,
+    pooled_fields,
+    readable,
+    sweep_fields,
+)
+from fastattnerase.problem import (
+    Outputs,
+    PermutedOutputs,
+    PermutedProblem,
+    PooledProblem,
+    Problem,
+)
 
 # Scratch memory kept for the next call: a fresh one costs a page fault every 4 KiB.
 _SPARE: list[Tensor] = []
@@ -46,23 +57,31 @@ class CpuBackend:
     def sweep(self, problem: Problem, out: Outputs) -> None:
         """Fill every wanted result."""
         values = readable(problem.values)
-        fields = sweep_fields(problem, values, out, torch.get_num_threads())
-        if self._variant is None:
-            _call(_C.cpu_sweep, fields)
-            return
-        with _FORCED:
-            before = _C.cpu_variant()
-            _C.cpu_select_variant(self._variant)
-            try:
-                _call(_C.cpu_sweep, fields)
-            finally:
-                _C.cpu_select_variant(before)
+        self._run(_C.cpu_sweep, sweep_fields(problem, values, out, torch.get_num_threads()))
+
+    def permute(self, problem: PermutedProblem, out: PermutedOutputs) -> None:
+        """Fill all results with what permuted weights do."""
+        values = readable(problem.values)
+        self._run(_C.cpu_permute, permute_fields(problem, values, out, torch.get_num_threads()))
 
     def pooled_prefixes(self, problem: PooledProblem, pooled: Tensor) -> None:
         """Fill `pooled` [M, H, D] with the renormalised averages over the survivors."""
         values = readable(problem.values)
         fields = pooled_fields(problem, values, pooled, torch.get_num_threads())
         _call(_C.cpu_pooled_prefixes, fields)
+
+    def _run(self, operator: Callable[..., int], fields: dict[str, Any]) -> None:
+        """Run an operator, in the variant where one is forced."""
+        if self._variant is None:
+            _call(operator, fields)
+            return
+        with _FORCED:
+            before = _C.cpu_variant()
+            _C.cpu_select_variant(self._variant)
+            try:
+                _call(operator, fields)
+            finally:
+                _C.cpu_select_variant(before)
 
 
 def _call(operator: Callable[..., int], fields: dict[str, Any]) -> None:

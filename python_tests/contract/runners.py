@@ -46,7 +46,7 @@ def cases_only(name: str) -> bool:
 
 def permutes(name: str) -> bool:
     """Whether a backend permutes weights, `fae.permute`."""
-    return name == "reference"
+    return name == "reference" or name.startswith("cpu-")
 
 
 def absent(name: str) -> str:

@@ -23,8 +23,19 @@ import torch
 from torch import Tensor
 
 from fastattnerase import _C
-from fastattnerase.backends.addresses import pooled_fields, readable, sweep_fields
-from fastattnerase.problem import Outputs, PooledProblem, Problem
+from fastattnerase.backends.addresses import (
+    permute_fields,
+    pooled_fields,
+    readable,
+    sweep_fields,
+)
+from fastattnerase.problem import (
+    Outputs,
+    PermutedOutputs,
+    PermutedProblem,
+    PooledProblem,
+    Problem,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 ARM = platform.machine() in ("aarch64", "arm64")
@@ -143,6 +154,12 @@ class ServedBackend:
         written = [t for t in vars(out).values() if t is not None]
         self._ask("sweep", fields, [values, *_tensors(problem)], written)
 
+    def permute(self, problem: PermutedProblem, out: PermutedOutputs) -> None:
+        """Fill all results with what permuted weights do."""
+        values = readable(problem.values)
+        fields = permute_fields(problem, values, out, torch.get_num_threads())
+        self._ask("permute", fields, [values, *_tensors(problem)], list(vars(out).values()))
+
     def pooled_prefixes(self, problem: PooledProblem, pooled: Tensor) -> None:
         """Fill `pooled` [M, H, D] with the renormalised averages over the survivors."""
         values = readable(problem.values)
@@ -186,7 +203,7 @@ class ServedBackend:
             raise ValueError(text.format(value=value, instance=instance, position=position))
 
 
-def _tensors(problem: Problem | PooledProblem) -> Iterator[Tensor]:
+def _tensors(problem: Problem | PooledProblem | PermutedProblem) -> Iterator[Tensor]:
     for value in vars(problem).values():
         if isinstance(value, Tensor):
             yield value

@@ -1,11 +1,11 @@
-// Runs sweeps and pooled prefixes that another process describes on standard input, one after
-// another: how the tests reach variants that Python's module does not hold, those of another
-// processor (under an emulator) and those that only tests use. python_tests/native/served.py writes
-// and reads the other end.
+// Runs sweeps, permutations and pooled prefixes that another process describes on standard input,
+// one after another: how the tests reach variants that Python's module does not hold, those of
+// another processor (under an emulator) and those that only tests use.
+// python_tests/native/served.py writes and reads the other end.
 //
 // A request is text, then memory:
-//   OPERATOR VARIANT \n            sweep or pooled
-//   NAME COUNT NUMBER … \n         a field of SweepParams or PooledParams, lists in one line
+//   OPERATOR VARIANT \n            sweep, permute or pooled
+//   NAME COUNT NUMBER … \n         a field of its parameters (params.h), lists in one line
 //   memory COUNT \n                then, a line a region, ADDRESS BYTES WRITTEN
 //   the regions' bytes
 // Addresses in fields are the other process's; each lies in a region. The answer is
@@ -122,11 +122,8 @@ void fill_items(Request& q, Params& p) {
   p.num_threads = static_cast<std::int32_t>(q.number("num_threads"));
 }
 
-fae::cpu::Error sweep(Request& q) {
-  fae::SweepParams p{};
-  fill_items(q, p);
+void fill_head(Request& q, fae::SweepParams& p) {
   p.C = q.number("C");
-  p.R = q.number("R");
   p.head_weight = q.address<void>("head_weight");
   p.head_bias = q.address<void>("head_bias");
   p.head_bias_stride_b = q.number("head_bias_stride_b");
@@ -134,6 +131,13 @@ fae::cpu::Error sweep(Request& q) {
   p.ids = q.address<std::int64_t>("ids");
   p.seed = static_cast<std::uint64_t>(q.number("seed"));
   p.validate = static_cast<std::int32_t>(q.number("validate"));
+}
+
+fae::cpu::Error sweep(Request& q) {
+  fae::SweepParams p{};
+  fill_items(q, p);
+  fill_head(q, p);
+  p.R = q.number("R");
   const auto rankings = q.numbers<std::int32_t>("rankings");
   const auto keys_dtype = q.numbers<std::int32_t>("keys_dtype");
   const auto ranking_args = q.numbers<std::int64_t>("ranking_args");
@@ -153,6 +157,22 @@ fae::cpu::Error sweep(Request& q) {
   std::vector<char> workspace(static_cast<std::size_t>(p.workspace_bytes));
   p.workspace = workspace.data();
   return fae::cpu::sweep(p);
+}
+
+fae::cpu::Error permute(Request& q) {
+  fae::PermuteParams p{};
+  fill_items(q, p.items);
+  fill_head(q, p.items);
+  p.P = q.number("P");
+  p.items.label = q.address<std::int64_t>("label");
+  p.items.probabilities = q.address<void>("probabilities");
+  p.items.status = q.address<std::int64_t>("status");
+  p.tvd = q.address<void>("tvd");
+  p.flips = q.address<std::int64_t>("flips");
+  p.items.workspace_bytes = fae::cpu::permute_workspace_bytes(p);
+  std::vector<char> workspace(static_cast<std::size_t>(p.items.workspace_bytes));
+  p.items.workspace = workspace.data();
+  return fae::cpu::permute(p);
 }
 
 fae::cpu::Error pool(Request& q) {
@@ -191,7 +211,9 @@ int main() {
   Request q;
   while (read_request(q)) {
     if (fae::cpu::select_variant(q.variant)) {
-      const fae::cpu::Error e = q.op == "sweep" ? sweep(q) : pool(q);
+      const fae::cpu::Error e = q.op == "sweep"     ? sweep(q)
+                                : q.op == "permute" ? permute(q)
+                                                    : pool(q);
       check_guards(q);
       std::printf("%d %" PRId64 " %" PRId64 " %" PRId64 " %a\n", static_cast<int>(e.fault),
                   e.instance, e.position, e.row, e.value);

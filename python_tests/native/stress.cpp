@@ -1,6 +1,6 @@
-// A native test for the sanitizers: sweeps and pooled prefixes of a ragged batch on several
-// threads, from several callers at once, must equal what one thread computes, bit for bit, in every
-// variant.
+// A native test for the sanitizers: sweeps, permutations and pooled prefixes of a ragged batch on
+// several threads, from several callers at once, must equal what one thread computes, bit for bit,
+// in every variant.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -50,16 +50,14 @@ Batch make(const std::vector<std::int64_t>& lengths, std::int64_t D, std::int64_
   return b;
 }
 
-// The results of one sweep, laid out in one piece of memory so that two are compared at once.
-std::vector<std::int64_t> sweep(const Batch& b, std::int32_t threads, bool everything) {
-  const std::int64_t points = b.R * (b.T() + b.B());
+// A sweep of the batch without rankings.
+fae::SweepParams items_of(const Batch& b, std::int32_t threads) {
   fae::SweepParams p{};
   p.B = b.B();
   p.T = b.T();
   p.H = b.H;
   p.D = b.D;
   p.C = b.C;
-  p.R = b.R;
   p.values = b.values.data();
   p.values_stride_t = b.H * b.D;
   p.values_stride_h = b.D;
@@ -71,12 +69,20 @@ std::vector<std::int64_t> sweep(const Batch& b, std::int32_t threads, bool every
   p.head_weight = b.weight.data();
   p.head_bias = b.bias.data();
   p.ids = b.ids.data();
+  p.validate = 1;
+  p.num_threads = threads;
+  return p;
+}
+
+// The results of one sweep, laid out in one piece of memory so that two are compared at once.
+std::vector<std::int64_t> sweep(const Batch& b, std::int32_t threads, bool everything) {
+  const std::int64_t points = b.R * (b.T() + b.B());
+  fae::SweepParams p = items_of(b, threads);
+  p.R = b.R;
   p.rankings = b.rankings.data();
   p.ranking_args = b.args.data();
   p.orders = b.orders.data();
   p.num_orders = 1;
-  p.validate = 1;
-  p.num_threads = threads;
   std::vector<std::int64_t> results(
       static_cast<std::size_t>(b.B() * (2 + b.C) + 3 * b.R * b.B() + b.R * b.T() + 6 * points +
                                points * b.C + 6 * b.T() + b.T() * b.H + 2 * b.B() + b.B() * b.C));
@@ -117,6 +123,26 @@ std::vector<std::int64_t> sweep(const Batch& b, std::int32_t threads, bool every
   std::vector<char> workspace(static_cast<std::size_t>(p.workspace_bytes));
   p.workspace = workspace.data();
   const fae::cpu::Error error = fae::cpu::sweep(p);
+  if (error.fault != fae::cpu::Fault::kNone) results.clear();
+  return results;
+}
+
+// The results of 11 permutations, in one piece of memory.
+std::vector<std::int64_t> permute(const Batch& b, std::int32_t threads) {
+  fae::PermuteParams q{};
+  q.items = items_of(b, threads);
+  q.P = 11;
+  const std::int64_t B = b.B();
+  std::vector<std::int64_t> results(static_cast<std::size_t>(B * (3 + b.C + q.P)));
+  q.items.label = results.data();
+  q.items.status = q.items.label + B;
+  q.flips = q.items.status + B;
+  q.items.probabilities = q.flips + B;
+  q.tvd = q.flips + B * (1 + b.C);
+  q.items.workspace_bytes = fae::cpu::permute_workspace_bytes(q);
+  std::vector<char> workspace(static_cast<std::size_t>(q.items.workspace_bytes));
+  q.items.workspace = workspace.data();
+  const fae::cpu::Error error = fae::cpu::permute(q);
   if (error.fault != fae::cpu::Fault::kNone) results.clear();
   return results;
 }
@@ -168,6 +194,11 @@ void check(const Batch& b, const std::string& what) {
     right = sweep(b, 3, everything);
     other.join();
     expect(left == one && right == one, what + ": two callers");
+  }
+  const std::vector<std::int64_t> permuted = permute(b, 1);
+  expect(!permuted.empty(), what + ": permute");
+  for (const std::int32_t threads : {2, 4}) {
+    expect(permute(b, threads) == permuted, what + ": threads that permute");
   }
   const std::vector<float> one = pool(b, 1);
   const std::vector<float> four = pool(b, 4);

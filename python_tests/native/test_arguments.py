@@ -27,6 +27,10 @@ class Call:
         self.keys = torch.rand(T, generator=generator)
         self.label = torch.full((B,), 77)
         self.first_flip = torch.full((3, B), 77)
+        self.probabilities = torch.full((B, C), 77.0)
+        self.status = torch.full((B,), 77)
+        self.tvd = torch.full((2, B), 77.0)
+        self.flips = torch.full((B,), 77)
         self.workspace = torch.empty(1 << 20, dtype=torch.uint8)
 
     def sweep(self) -> dict[str, Any]:
@@ -63,6 +67,20 @@ class Call:
             "num_threads": 1,
         }
 
+    def permute(self) -> dict[str, Any]:
+        fields = self.sweep()
+        left_out = {name for name, _, _ in _C.outputs()}
+        left_out |= {"R", "rankings", "ranking_args", "orders", "keys", "keys_dtype"}
+        return {
+            **{name: value for name, value in fields.items() if name not in left_out},
+            "P": 2,
+            "label": self.label.data_ptr(),
+            "probabilities": self.probabilities.data_ptr(),
+            "status": self.status.data_ptr(),
+            "tvd": self.tvd.data_ptr(),
+            "flips": self.flips.data_ptr(),
+        }
+
     def pooled(self, pooled: torch.Tensor) -> dict[str, Any]:
         fields = self.sweep()
         shared = (
@@ -77,10 +95,12 @@ class Call:
         }
 
 
-ENTRIES = ("cpu_sweep", "cpu_pooled_prefixes")
+ENTRIES = ("cpu_sweep", "cpu_permute", "cpu_pooled_prefixes")
 
 
 def arguments(entry: str, call: Call, pooled: torch.Tensor) -> dict[str, Any]:
+    if "permute" in entry:
+        return call.permute()
     return call.pooled(pooled) if "pooled" in entry else call.sweep()
 
 
@@ -180,6 +200,38 @@ def test_numbers_out_of_range_say_what_is_needed(name: str, given: object, neede
     with pytest.raises(ValueError, match=f"^{name}: given .*{needed}"):
         _C.cpu_sweep(**{**call.sweep(), name: given})
     assert (call.label == 77).all()
+
+
+def test_permuted_weights_need_their_results() -> None:
+    call = Call()
+    fields = call.permute()
+    for name in ("label", "probabilities", "status", "tvd", "flips"):
+        with pytest.raises(ValueError, match=f"^{name}: given 0, needed an address"):
+            _C.cpu_permute(**{**fields, name: 0})
+    with pytest.raises(ValueError, match=r"^P: given 0, needed an integer of at least 1"):
+        _C.cpu_permute(**{**fields, "P": 0})
+    assert (call.tvd == 77).all()
+    _C.cpu_permute(**fields)
+    assert ((call.tvd >= 0) & (call.tvd < 1)).all()
+    assert ((call.flips >= 0) & (call.flips <= 2)).all()
+
+
+def test_permutations_take_no_memory_each() -> None:
+    fields = {**Call().permute(), "workspace": 0, "workspace_bytes": 0}
+    assert _C.cpu_permute(**fields) == _C.cpu_permute(**{**fields, "P": 10**9})
+
+
+def test_permuted_weights_of_wrong_offsets_are_invalid() -> None:
+    call = Call()
+    call.offsets.copy_(torch.tensor([0, 6, 5]))
+    with pytest.raises(ValueError, match=r"^offsets: "):
+        _C.cpu_permute(**call.permute())
+    _C.cpu_permute(**{**call.permute(), "validate": 0})
+    assert call.status.tolist() == [64, 64]
+    assert (call.label == -1).all()
+    assert (call.flips == -1).all()
+    assert call.tvd.isnan().all()
+    assert call.probabilities.isnan().all()
 
 
 def test_pooled_points_outside_the_curve_are_named(pooled: torch.Tensor) -> None:

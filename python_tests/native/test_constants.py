@@ -19,7 +19,7 @@ from contract import oracle
 import fastattnerase as fae
 from fastattnerase.backends import addresses
 from fastattnerase.models import mechanisms
-from fastattnerase.problem import RankingKind
+from fastattnerase.problem import FIRST_PERMUTATION, RankingKind
 from fastattnerase.rankings import random as random_ranking
 from fastattnerase.reference import instance as reference
 
@@ -51,6 +51,11 @@ def enum(name: str) -> dict[str, int]:
 def constant(name: str) -> float:
     [value] = re.findall(rf"^constexpr double {name} = ([\d.e+-]+);", PARAMS, re.M)
     return float(value)
+
+
+def test_permutations_begin_at_the_same_order() -> None:
+    [shift] = re.findall(r"kFirstPermutation = std::int64_t\{1\} << (\d+);", PARAMS)
+    assert 1 << int(shift) == FIRST_PERMUTATION
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,18 @@ FAE_HD void write_invalid_element(void* output, OutputType type, bool real_is_do
   }
 }
 
+// Permutation p of an instance's weights is the random order of this number and p, which no ranking
+// asks for.
+constexpr std::int64_t kFirstPermutation = std::int64_t{1} << 33;
+
+// The weights of every instance permuted P times, for a linear head.
+struct PermuteParams {
+  SweepParams items;  // without rankings; of its outputs label, probabilities and status
+  std::int64_t P;
+  void* tvd;            // [P, B], float64 where values are, else float32
+  std::int64_t* flips;  // [B] permutations with another decision
+};
+
 // Pooled vectors of consecutive points of one ranking, for heads that are any callable:
 // pooled[m] = sum over the survivors of the renormalised weight times the value.
 struct PooledParams {
