@@ -104,6 +104,18 @@ def test_random_keys_are_the_engines_random_ranking() -> None:
         assert torch.equal(baselines.orders_of(data, keys)[0], expected)
 
 
+def test_permuted_weights_in_torch_are_the_engine_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    permute, data = load("permute"), load("problems").build("bilstm", smoke=True)
+    permute.check(data.head(5), 3)
+    # Without keys torch draws its own permutations, of every instance in its bucket.
+    tvd, flips = permute.torch_permute(data.head(5), 5, 2, torch.float32)
+    assert ((tvd > 0) & (tvd < 1)).all()
+    assert ((flips >= 0) & (flips <= 5)).all()
+    monkeypatch.setattr(permute, "FIRST", 0)  # other permutations
+    with pytest.raises(load("harness").Disagreement, match="distances differ"):
+        permute.check(data.head(5), 3)
+
+
 def test_buckets_hold_every_instance_once_within_the_limit() -> None:
     offsets = torch.tensor([0, 5, 5, 12, 13, 40, 45])  # lengths 5, 0, 7, 1, 27, 5
     found = list(load("baselines").buckets(offsets, 10))
