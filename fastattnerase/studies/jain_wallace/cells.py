@@ -36,6 +36,7 @@ from fastattnerase.models import (
     train,
 )
 from fastattnerase.models.storage import write_tensors
+from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.runs.undrawn import Reporting
@@ -174,10 +175,29 @@ class Cells(Workspace):
             return ", ".join(f"{count:,} {split}" for split, count in sizes.items())
         return str(numbers.get("found", ""))
 
+    def finished(self) -> list[Cell]:
+        """List the finished cells in the folder, those of earlier calls with other options too."""
+        found = [
+            Cell.of(f"{path.parent.parent.name}/{path.parent.name}")
+            for path in (self.out / TESTS[0]).glob(f"*/*/{self.record_name}")
+        ]
+        return sorted(
+            (c for c in found if all(self._path(f"{t}/{c.key}").exists() for t in TESTS)),
+            key=lambda cell: cell.place,
+        )
+
+    def digests(self, cell: Cell) -> list[str]:
+        """Read what stands for the options and data of a finished cell's tests."""
+        return [rundir.read_json(self._path(f"{test}/{cell.key}"))["digest"] for test in TESTS]
+
     def trained(self, cell: Cell) -> Trained:
         """Read what training a cell's model gave."""
-        unit = self.model_unit(cell)
-        return read_record(Trained, self._numbers(unit), self.folder(unit.key) / self.record_name)
+        key = f"model/{cell.key}"
+        return read_record(Trained, self._numbers(key), self._path(key))
+
+    def asked(self, cell: Cell, test: str) -> dict[str, Any]:
+        """Read how a test was made: the numbers that `make` returned beside its table."""
+        return self._numbers(f"{test}/{cell.key}")
 
     def about(self) -> dict[str, Any]:
         """Say in the manifest with which options the study was made."""
@@ -185,18 +205,21 @@ class Cells(Workspace):
 
     def data(self, dataset: str) -> dict[str, Any]:
         """Read what `write_preset` says of a data set."""
-        about: dict[str, Any] = self._numbers(self.data_unit(dataset))["about"]
+        about: dict[str, Any] = self._numbers(f"data/{dataset}")["about"]
         return about
 
     def found(self, cell: Cell, test: str) -> pd.DataFrame:
         """Read the table of a test; a tau that is undefined is NaN, with its reason beside."""
-        path = self.folder(self.test_unit(cell, test).key) / INSTANCES
+        path = self.folder(f"{test}/{cell.key}") / INSTANCES
         return pd.read_csv(path, keep_default_na=False, na_values={"tau": "", "p": ""})
 
-    def _numbers(self, unit: Unit) -> dict[str, Any]:
-        record = self.done(unit)
-        assert record is not None  # who asks needs it
-        return record.numbers
+    def _path(self, key: str) -> Path:
+        return self.folder(key) / self.record_name
+
+    def _numbers(self, key: str) -> dict[str, Any]:
+        """Read the numbers of a finished unit, whatever options it was made with."""
+        path = self._path(key)
+        return self.read_record(rundir.read_json(path), path).numbers
 
     def load_data(self, dataset: str) -> tuple[PreparedCorpus, DataConfig]:
         """Load the prepared data of a data set, with the word vectors."""
@@ -300,10 +323,13 @@ class Cells(Workspace):
         )
         _write(found, folder)
         median = float(np.median([one.median_tvd for one in found]))
-        return {"found": f"median output difference {median:.3f}"}
+        return {
+            "found": f"median output difference {median:.3f}",
+            "permutations": self.options.permutations,
+        }
 
     def search(self, cell: Cell) -> Search:
-        """Give how adversaries of a cell's model are sought."""
+        """Say how adversaries of a cell's model are sought."""
         o, about = self.options, data_set(cell.dataset)
         return published_search(
             o.adversary_rule,
@@ -345,7 +371,11 @@ class Cells(Workspace):
         )
         frame = pd.DataFrame(table)
         frame.to_csv(folder / INSTANCES, index=False)
-        return {"found": f"mean JSD {frame['jsd_code'].mean():.3f}"}
+        return {
+            "found": f"mean JSD {frame['jsd_code'].mean():.3f}",
+            "rule": self.options.adversary_rule,
+            "search": dataclasses.asdict(self.search(cell)),
+        }
 
 
 def _write(rows: Iterable[Any], folder: Path) -> None:

@@ -181,7 +181,10 @@ def _histograms(tables: Tables, models: Sequence[Found], pair: str, label: str) 
         figure, panels = _grid(len(encoders) * len(datasets), len(encoders), 2.4)
         places = [(dataset, encoder) for dataset in datasets for encoder in encoders]
         for axes, (dataset, encoder) in zip(panels, places, strict=True):
-            one = by[dataset, encoder]
+            one = by.get((dataset, encoder))
+            if one is None:
+                axes.set_axis_off()
+                continue
             own = one.taus[one.taus["pair"] == pair]
             for _, colour, rows in _classes(one, own):
                 values = rows["tau"].dropna().to_numpy(float)

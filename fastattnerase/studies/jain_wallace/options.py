@@ -16,7 +16,7 @@ from fastattnerase.models.train_config import (
     jain_wallace_training,
 )
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.studies.jain_wallace.paper import data_set
+from fastattnerase.studies.jain_wallace.paper import DATA_SETS, data_set
 
 ENCODERS = ("bilstm", "cnn", "mlp")
 ATTENTIONS = ("additive", "dot")
@@ -36,7 +36,7 @@ class Options:
     Trains every model; correlates attention with gradients and with leave-one-out, permutes
     attention weights, seeks adversarial attention; writes the report. Finished steps are never
     redone; the same command goes on after a kill. More data sets, encoders, attentions or seeds can
-    be added later in the same folder.
+    be added later in the same folder, and the report is on all that is there.
 
     Attributes:
         datasets: Data sets, names of presets: sst, imdb_5k, ag_news, 20news_sports, psytar; with a
@@ -226,6 +226,26 @@ class Cell:
     def key(self) -> str:
         """Its name in the keys of units: `sst/bilstm-additive-0`."""
         return f"{self.dataset}/{self.encoder}-{self.attention}-{self.seed}"
+
+    @classmethod
+    def of(cls, key: str) -> Cell:
+        """Read a cell's key.
+
+        Example:
+            >>> Cell.of("sst/bilstm-additive-0")
+            Cell(dataset='sst', encoder='bilstm', attention='additive', seed=0)
+        """
+        dataset, _, model = key.partition("/")
+        encoder, attention, seed = model.split("-")
+        return cls(dataset, encoder, attention, int(seed))
+
+    @property
+    def place(self) -> tuple[int, int, str, int, int]:
+        """Where it stands in tables: by seed, then by data set as the paper has them."""
+        known = list(DATA_SETS)
+        number = known.index(self.dataset) if self.dataset in known else len(known)
+        parts = ENCODERS.index(self.encoder), ATTENTIONS.index(self.attention)
+        return (self.seed, number, self.dataset, *parts)
 
     @property
     def cost(self) -> float:

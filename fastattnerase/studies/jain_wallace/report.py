@@ -50,7 +50,7 @@ def build(workspace: Cells, folder: Path) -> Path:
         save_figure(one.figure, folder / "figures" / one.name)
         drawn.append(one)
     claims, *rest = tables.tables
-    search = {cell.dataset: workspace.search(cell) for cell in workspace.options.cells()}
+    searches = {one.cell: workspace.asked(one.cell, "adversary") for one in tables.found}
     return page.write(
         folder / PAGE,
         "fastattnerase.studies.jain_wallace",
@@ -62,11 +62,10 @@ def build(workspace: Cells, folder: Path) -> Path:
         undefined=_undefined(tables),
         models=len(tables.found),
         searches=[
-            {"dataset": tables.titles[name], "slack": own.slack, "strength": own.strength,
-             "pair_weight": own.pair_weight, "count": own.count, "steps": own.steps}
-            for name, own in search.items()
+            {"dataset": tables.titles[cell.dataset], "encoder": cell.encoder,
+             "attention": cell.attention, "rule": own["rule"], **own["search"]}
+            for cell, own in searches.items()
         ],
-        rule=workspace.options.adversary_rule,
         options=_options(workspace),
     )  # fmt: skip
 

@@ -100,7 +100,7 @@ def collect(workspace: Cells) -> Tables:
     """Read what a finished study found, and make its tables.
 
     Args:
-        workspace: the study, all of whose cells are finished.
+        workspace: the study; at least one of its cells is finished.
 
     Returns:
         The tables.
@@ -112,13 +112,13 @@ def collect(workspace: Cells) -> Tables:
             workspace.found(cell, "correlation"),
             workspace.found(cell, "permutation"),
             workspace.found(cell, "adversary"),
-            workspace.options.permutations,
+            workspace.asked(cell, "permutation")["permutations"],
         )
-        for cell in workspace.options.cells()
+        for cell in workspace.finished()
     ]
-    about = {name: workspace.data(name) for name in workspace.options.datasets}
+    about = {name: workspace.data(name) for name in dict.fromkeys(x.cell.dataset for x in found)}
     tables = Tables(found, {name: own["title"] for name, own in about.items()})
-    models = pd.DataFrame([_model(workspace, cell) for cell in workspace.options.cells()])
+    models = pd.DataFrame([_model(workspace, one.cell) for one in found])
     correlations = pd.DataFrame([row for one in found for row in _correlations(one)])
     comparisons = pd.DataFrame([row for one in found for row in _comparisons(one)])
     permutations = pd.DataFrame([row for one in found for row in _permutations(one)])

@@ -39,8 +39,11 @@ class JainWallace(Cells):
         return [*units, report]
 
     def _report_state(self) -> dict[str, Any]:
-        cells = self.options.cells()
-        return {test: [self.digest(self.test_unit(c, test)) for c in cells] for test in TESTS}
+        """Name the cells of this call and all others that are there."""
+        state = {cell.key: self.digests(cell) for cell in self.finished()}
+        for cell in self.options.cells():
+            state[cell.key] = [self.digest(self.test_unit(cell, test)) for test in TESTS]
+        return state
 
     def report(self, folder: Path, report: Report) -> dict[str, Any]:
         """Write tables, figures and page."""
