@@ -40,6 +40,17 @@ _OTHER_LABEL = "with --classes, rows that have none of the labels it names are l
 _DEFAULTS: dict[str, Any] = {"learning_rate": 1e-3, "batch_size": 32}
 _NAMED = 10  # classes whose rows are counted
 _RECIPES = ("serrano-smith", "jain-wallace")
+# The options of files of texts, with which `debate` reads them, too.
+OF_DATA = Offer(
+    only=(
+        *DATA_FILES,
+        *("text_column", "label_column", "query_column", "answers_column"),
+        *("classes", "split_column", "fractions", "seed"),
+        *("language", "sentences", "min_count", "max_tokens", "vectors"),
+    ),
+    names={"path": "data", "seed": "split_seed"},
+    paths=(*DATA_FILES, "vectors"),
+)
 
 
 @command(
@@ -47,19 +58,7 @@ _RECIPES = ("serrano-smith", "jain-wallace")
     "--model flan --encoder rnn --out runs/flanrnn"
 )
 def train(
-    data: Annotated[
-        DataConfig,
-        Offer(
-            only=(
-                *DATA_FILES,
-                *("text_column", "label_column", "query_column", "answers_column"),
-                *("classes", "split_column", "fractions", "seed"),
-                *("language", "sentences", "min_count", "max_tokens", "vectors"),
-            ),
-            names={"path": "data", "seed": "split_seed"},
-            paths=(*DATA_FILES, "vectors"),
-        ),
-    ],
+    data: Annotated[DataConfig, OF_DATA],
     model: Annotated[
         ModelConfig,
         Offer(

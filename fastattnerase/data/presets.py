@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from sys import intern
@@ -89,8 +89,6 @@ def write_preset(
         >>> write_preset("sst", "data", "runs/sst")["documents"]["test"]  # doctest: +SKIP
         {'negative': 863, 'positive': 862}
     """
-    with needs("text"):
-        import pandas as pd
     preset, folder = find_preset(name), Path(folder)
     options = {
         "preset": name,
@@ -154,11 +152,27 @@ def write_preset(
     rows = [
         document.row(split, corpus.classes, config) for split in _SPLITS for document in kept[split]
     ]
+    write_prepared(folder, rows, vocabulary, about)
+    return about
+
+
+def write_prepared(
+    folder: Path, rows: Sequence[Mapping[str, str]], vocabulary: Vocabulary, about: dict[str, Any]
+) -> None:
+    """Write prepared documents for `read_prepared`; `about.json`, which says all are there, last.
+
+    Args:
+        folder: where to.
+        rows: of each document `text`, its words with spaces between, `label` and `split`.
+        vocabulary: the known words.
+        about: what is said of them, `classes` among it.
+    """
+    with needs("text"):
+        import pandas as pd
     folder.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(rows).to_parquet(folder / _TEXTS, index=False, compression="zstd")
     _write_json(folder / _VOCABULARY, vocabulary.to_dict())
-    _write_json(folder / _ABOUT, about)
-    return about
+    _write_json(folder / _ABOUT, {"format": _FORMAT} | about)
 
 
 class _Cleaned(NamedTuple):

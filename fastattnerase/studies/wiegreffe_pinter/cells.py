@@ -14,6 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastattnerase.attention_tests.adversaries import published_limit, published_search, sought
+from fastattnerase.attention_tests.instances import evenly
 from fastattnerase.data import DataConfig, Dataset, PreparedCorpus
 from fastattnerase.extras import needs
 from fastattnerase.models import (
@@ -22,12 +28,14 @@ from fastattnerase.models import (
     Objective,
     build_model,
     evaluate,
+    load_model,
     save_model,
     train,
 )
 from fastattnerase.models.adversary import adversary_objective
 from fastattnerase.models.fixed_attention import given_attention
 from fastattnerase.models.predictions import Predictions
+from fastattnerase.models.storage import read_tensors, write_tensors
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import RunError
@@ -39,6 +47,8 @@ from fastattnerase.studies.wiegreffe_pinter.options import CELLS, DIAGNOSTIC, Ce
 from fastattnerase.studies.wiegreffe_pinter.results import (
     INSTANCES,
     PREDICTIONS,
+    SOUGHT,
+    WEIGHTS,
     CellResult,
     DataResult,
     PreparedData,
@@ -122,6 +132,21 @@ class Cells(Workspace):
         shutil.rmtree(self.folder(unit.key) / "checkpoint", ignore_errors=True)  # data have none
         return record
 
+    def sought_unit(self, base: Cell) -> Unit:
+        """Give the unit that seeks Jain & Wallace's adversaries of a base model's documents."""
+        return Unit(
+            f"{SOUGHT}/{base.dataset}/{base.encoder}-{base.attention}",
+            partial(self._seek, base),
+            partial(self._sought_state, base),
+            (base.key,),
+            cost=base.cost,
+        )
+
+    def _sought_state(self, base: Cell) -> dict[str, Any]:
+        """Say what these adversaries depend on."""
+        instances = self.options.adversary_instances
+        return {"before": self.digest(self.unit_of(base)), "adversary_instances": instances}
+
     # --- what was found --------------------------------------------------------------------------
 
     def results(self) -> dict[Cell, CellResult]:
@@ -142,6 +167,25 @@ class Cells(Workspace):
     def instances(self, cell: Cell) -> pd.DataFrame:
         """Read a cell's row for each test document."""
         return pd.read_parquet(self.folder(cell.key) / INSTANCES)
+
+    def sought(self, base: Cell) -> pd.DataFrame | None:
+        """Read Jain & Wallace's adversaries of a base model's test documents; None without them.
+
+        Returns:
+            A row for each document that was looked at: `document`, `words`, `jsd` of its most
+            different admissible attention, 0 where there is none but its own, and `tvd`.
+        """
+        folder = self.folder(self.sought_unit(base).key)
+        if not (folder / self.record_name).exists():
+            return None
+        return pd.read_parquet(folder / INSTANCES)
+
+    def sought_weights(self, base: Cell) -> dict[int, Tensor]:
+        """Read the weights `[n]` of these adversaries, by the document."""
+        path = self.folder(self.sought_unit(base).key) / WEIGHTS
+        tensors = read_tensors(path)
+        parts = torch.split(tensors["weights"], tensors["lengths"].tolist())
+        return dict(zip(tensors["ids"].tolist(), parts, strict=True))
 
     def _read(self, kind: type[T], path: Path) -> T:
         """Read a unit's record."""
@@ -207,6 +251,31 @@ class Cells(Workspace):
             vectors_found=prepared.vectors_found,
         )
         return self._compared(result, own, prepared, tested, folder).to_json()
+
+    def _seek(self, base: Cell, folder: Path, report: Report) -> dict[str, Any]:
+        """Seek other attention with the same output, document by document."""
+        prepared, _ = self.load_data(base.dataset)
+        model = load_model(self.folder(base.key) / "model", device=self.device).model
+        rows = evenly(len(prepared.test), self.options.adversary_instances)
+        search = published_search("code", one_logit=True, seed=base.seed)
+        limit = published_limit("code")
+        table: list[dict[str, Any]] = []
+        weights: list[Tensor] = []
+        for one, own, found in sought(model, prepared.test, search, rows=rows, progress=report):
+            best = found.best(limit)  # -1: its own attention
+            jsd, tvd = (float(x[best]) if best >= 0 else 0.0 for x in (found.jsd, found.tvd))
+            table.append({"document": one.id, "words": one.words, "jsd": jsd, "tvd": tvd})
+            chosen = own if best < 0 else found.weights[best]
+            weights.append(torch.from_numpy(chosen.astype(np.float32)))
+        tensors = {
+            "ids": torch.tensor([row["document"] for row in table]),
+            "lengths": torch.tensor([len(part) for part in weights]),
+            "weights": torch.cat(weights),
+        }
+        write_tensors(folder / WEIGHTS, tensors)
+        rows_of = pd.DataFrame(table)
+        rows_of.to_parquet(folder / INSTANCES, index=False)
+        return {"found": f"median JSD {rows_of['jsd'].median():.3f}"}
 
     def _untrained(
         self, cell: Cell, prepared: PreparedCorpus

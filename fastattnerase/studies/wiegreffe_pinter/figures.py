@@ -18,6 +18,7 @@ from fastattnerase.studies.wiegreffe_pinter.tables import (
     BINS,
     Family,
     adversary_instances,
+    bin_of,
     seed_instances,
 )
 
@@ -79,14 +80,15 @@ def figures(workspace: Cells, of: Sequence[Family], titles: dict[str, str]) -> I
                 f"Figure 5, {title}: how far outputs and attention are from the base model's, "
                 "means over the test documents; full total variation distance, which the published "
                 "code halves.",
-                _trade_off(family, title),
+                _trade_off(family, workspace.sought(base), title),
             )
         drawn = _maps(workspace, family, title)
         if drawn is not None:
             yield Drawn(
                 f"figure-2-{suffix}",
-                f"Figure 2, {title}: attention of the base model and of the trained adversary on "
-                "the short test document, decided alike, on which they differ most.",
+                f"Figure 2, {title}: attention of the base model, of the trained adversary and of "
+                "Jain & Wallace's on the short test document, decided alike, on which the first "
+                "two differ most.",
                 drawn,
             )
 
@@ -100,6 +102,10 @@ def _panels_of(workspace: Cells, family: Family) -> dict[str, pd.DataFrame]:
     seeds = seed_instances(workspace, family)
     if not seeds.empty:
         panels[f"Median over {len(family.of_kind('seed'))} other seeds"] = seeds
+    found = workspace.sought(family.base)
+    if found is not None:
+        rows = workspace.instances(family.base).merge(found, on="document")
+        panels["Jain & Wallace’s adversaries"] = rows.assign(bin=bin_of(rows["largest_weight"]))
     adversary = shown_adversary(family)
     if adversary is not None:
         rows = adversary_instances(workspace, family.base, adversary)
@@ -172,7 +178,7 @@ def _violin(axes: Axes, values: np.ndarray, place: float, colour: str, groups: i
 # --- Figure 5 ------------------------------------------------------------------------------------
 
 
-def _trade_off(family: Family, title: str) -> Figure:
+def _trade_off(family: Family, sought: pd.DataFrame | None, title: str) -> Figure:
     """Draw every model's output difference against its attention's divergence."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(PANEL[0] + 1.6, PANEL[1] + 0.6), layout="constrained")
@@ -199,6 +205,11 @@ def _trade_off(family: Family, title: str) -> Figure:
                 )
                 if several:
                     _name_ends(axes, own, points)
+        if sought is not None:
+            axes.plot(
+                sought["jsd"].mean(), sought["tvd"].mean(), "D", color="#009e73", markersize=5.5,
+                label="Jain & Wallace’s adversaries",
+            )  # fmt: skip
         axes.axvline(math.log(2), color="#4a5058", linewidth=0.8, linestyle=(0, (4, 2)))
         axes.set_xlim(-0.02, math.log(2) + 0.03)
         axes.set_ylim(bottom=0)
@@ -244,13 +255,17 @@ def _maps(workspace: Cells, family: Family, title: str) -> Figure | None:
         return None
     place = int(np.where(alike & short, other["attention_jsd"].to_numpy(), -1.0).argmax())
     key = int(base["document"].iloc[place])
-    shown = {"base model": family.base, "adversary": adversary}
+    shown = {"base model": family.base, "trained adversary": adversary}
     rows = {
         f"{name}\n{workspace.instances(cell)['probability'].iloc[place]:.2f}": (
             workspace.predictions(cell).weights[key].numpy()
         )
         for name, cell in shown.items()
     }
+    found = workspace.sought(family.base)
+    if found is not None and (found["document"] == key).any():
+        moved = float(found.set_index("document")["tvd"].loc[key])
+        rows[f"Jain & Wallace’s\n±{moved:.2f}"] = workspace.sought_weights(family.base)[key].numpy()
     return _heat(rows, words[key], title)
 
 

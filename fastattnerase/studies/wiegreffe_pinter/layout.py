@@ -120,6 +120,20 @@ LAYOUTS = (
         exact=("least_strength", "largest_strength"),
     ),
     Layout(
+        "sought",
+        "Jain and Wallace’s adversaries, sought document by document",
+        _WHICH
+        | {
+            "documents": "Documents",
+            "jsd_mean": "JSD, mean",
+            "jsd_median": "JSD, median",
+            "tvd": "TVD, mean",
+            "none": "None but its own attention",
+        },
+        "The most different of five whose output moves by .05 at most, by their published code’s "
+        "search.",
+    ),
+    Layout(
         "table_1",
         "Table 1: data",
         {

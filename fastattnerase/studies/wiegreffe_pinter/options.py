@@ -73,6 +73,9 @@ class Options:
         tvd: Factor of the outputs' difference in an adversary's loss: 0.5 as in the published code,
             or 1, the total variation distance of the two-class outputs, which doubles the weight
             of λ that gives the same model.
+        adversary_instances: Largest number of test documents for which adversarial attention is
+            sought one by one, as Jain & Wallace do, beside the trained adversaries; evenly spaced;
+            by default all.
         max_tokens: Documents are cut after so many words; by default none is.
         max_train: Largest number of training documents; by default all.
         max_test: Largest number of test documents; by default all.
@@ -108,6 +111,7 @@ class Options:
     adversary_epochs: int = 80
     adversary_patience: int = 10
     tvd: float = 0.5
+    adversary_instances: int | None = None
     max_tokens: int | None = None
     max_train: int | None = None
     max_test: int | None = None
@@ -128,7 +132,8 @@ class Options:
             raise RunError("seeds: given none, needed one or more, or tests without seeds")
         for name in (
             "hidden_size", "epochs", "pair_epochs", "adversary_epochs", "adversary_patience",
-            "curve_epochs", "embedding_size", "max_tokens", "max_train", "max_test",
+            "curve_epochs", "embedding_size", "adversary_instances", "max_tokens", "max_train",
+            "max_test",
         ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -63,6 +63,7 @@ def build(workspace: Cells, folder: Path) -> Path:
         "table_4": adversaries,
         "seeds": tables.seed_table(workspace, families),
         "curve": curve,
+        "sought": tables.sought_table(workspace, families),
         "models": tables.model_table(families),
         "claims": pd.DataFrame([vars(claim) for claim in found]),
         "paper": pd.DataFrame([vars(c) | {"source": SOURCES[c.source]} for c in CELLS]),

@@ -14,6 +14,8 @@ from fastattnerase.studies.wiegreffe_pinter.options import Cell
 
 PREDICTIONS = "predictions.safetensors"  # what the model gives documents
 INSTANCES = "instances.parquet"  # a row for each test document
+SOUGHT = "sought"  # the folder of Jain & Wallace's adversaries, document by document
+WEIGHTS = "weights.safetensors"  # of these
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,8 @@ def describe(numbers: Mapping[str, Any]) -> str:
         >>> describe({"accuracy": 0.8125, "majority": 0.5})
         'test accuracy 0.812 (most frequent class 0.500)'
     """
+    if "found" in numbers:
+        return str(numbers["found"])
     if "about" not in numbers:
         return accuracy_beside("test", numbers["accuracy"], numbers["majority"])
     about = read_record(DataResult, numbers, Path("done.json")).about

@@ -282,6 +282,26 @@ def curve_table(adversaries: pd.DataFrame) -> pd.DataFrame:
     return _numbers(found)
 
 
+def sought_table(workspace: Cells, of: Sequence[Family]) -> pd.DataFrame:
+    """Summarise Jain & Wallace's adversaries, which are sought document by document."""
+    rows = []
+    for family in of:
+        found = workspace.sought(family.base)
+        if found is None:
+            continue
+        rows.append(
+            family.names
+            | {
+                "documents": len(found),
+                "jsd_mean": found["jsd"].mean(),
+                "jsd_median": found["jsd"].median(),
+                "tvd": found["tvd"].mean(),
+                "none": int((found["jsd"] == 0).sum()),
+            }
+        )
+    return _numbers(rows)
+
+
 # --- Figure 5: all models against the base model -------------------------------------------------
 
 

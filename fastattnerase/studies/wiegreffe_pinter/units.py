@@ -44,6 +44,16 @@ class WiegreffePinter(Cells):
             cells[cell] = None
         return list(cells)
 
+    def units(self) -> list[Unit]:
+        """List data sets, cells, and the search for Jain & Wallace's adversaries of base models."""
+        bases = [
+            cell
+            for cell in self.cells()
+            if cell.kind == "base" and cell.dataset in self.options.tested_datasets
+        ]
+        wanted = bases if "adversary" in self.options.tests else []
+        return [*super().units(), *map(self.sought_unit, wanted)]
+
     def _wanted(self) -> Iterator[Cell]:
         """List the cells that the options ask for, some more than once."""
         o = self.options

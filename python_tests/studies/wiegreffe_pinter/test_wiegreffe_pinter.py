@@ -65,7 +65,9 @@ def test_the_units_of_the_paper() -> None:
     for unit in units:
         assert listed.issuperset(unit.needs)  # each after those that must be done before it
         listed.add(unit.key)
-    assert len(listed) == len(units) == len(cells) + 6
+    assert (
+        len(listed) == len(units) == len(cells) + 6 + 2
+    )  # data, and adversaries sought for two base models
 
 
 def test_base_and_further_seeds_differ_in_their_seed_alone() -> None:
@@ -146,6 +148,32 @@ def test_attention_moves_with_the_strength(family: tables.Family) -> None:
     [summary] = tables.curve_table(rows).to_dict("records")
     assert summary["spearman"] == 1
     assert (summary["values"], summary["max_epochs"]) == (3, 30)
+
+
+def test_adversaries_of_documents_are_admissible(finished: WiegreffePinter) -> None:
+    """Outputs and divergences are recomputed from the weights, in float64."""
+    found = finished.sought(BASE)
+    assert found is not None
+    weights, own = finished.sought_weights(BASE), finished.predictions(BASE)
+    model = load_model(finished.folder(BASE.key) / "model").model
+    prepared, _ = finished.load_data("sst")
+    head, bias = (part.double() for part in model.head())
+    documents = {document.id: document for document in prepared.test}
+    assert set(found["document"]) == set(documents)
+    for row in found.iloc[:10].to_dict("records"):
+        key = row["document"]
+        with torch.no_grad():
+            values = model(collate([documents[key]])).values.double()
+        p, q = (
+            float(((w.double() / w.double().sum()) @ values @ head.T + bias).softmax(0)[1])
+            for w in (weights[key], own.weights[key])
+        )
+        assert row["tvd"] == pytest.approx(abs(p - q), abs=1e-6)
+        assert row["tvd"] <= 0.05
+        a, b = (w.double().numpy() for w in (weights[key], own.weights[key]))
+        m = (a + b) / 2
+        jsd = (np.sum(a * np.log(np.maximum(a, 1e-300) / m)) + np.sum(b * np.log(b / m))) / 2
+        assert row["jsd"] == pytest.approx(jsd, abs=1e-5)
 
 
 def test_seeds_median_and_mean(finished: WiegreffePinter, family: tables.Family) -> None:
@@ -257,7 +285,8 @@ def test_the_page_and_its_files(finished: WiegreffePinter, tmp_path: Path) -> No
         assert text in words, text
     names = {file.stem for file in (tmp_path / "tables").glob("*.csv")}
     assert names == {
-        "table_1", "table_2", "table_3", "table_4", "seeds", "curve", "models", "claims", "paper"
+        "table_1", "table_2", "table_3", "table_4", "seeds", "curve", "sought", "models", "claims",
+        "paper",
     }  # fmt: skip
     assert {file.stem for file in (tmp_path / "tables").glob("*.tex")} == names
     drawn = {file.name for file in (tmp_path / "figures").iterdir()}
