@@ -55,7 +55,7 @@ def measure(
     repeated.
     """
     from fastattnerase import mi
-    from fastattnerase.models.untrained import with_untrained_attention
+    from fastattnerase.models.untrained import has_parameters, with_untrained_attention
     from fastattnerase.sources import ModelSource
 
     stages = Stages(OPENING | COSTS)
@@ -65,7 +65,8 @@ def measure(
     source, own, folder = open_source(given, device, "measure", stages)
     with stages:
         untrained = None
-        if isinstance(source, ModelSource) and config.permutations:
+        of_model = isinstance(source, ModelSource) and has_parameters(source.model)
+        if isinstance(source, ModelSource) and of_model and config.permutations:
             model = with_untrained_attention(source.model)
             untrained = ModelSource(model, source.dataset, source.classes, {})
         result = mi.run(

@@ -242,7 +242,8 @@ class AttentionClassifier(nn.Module, ABC):
     @property
     def erases_scores(self) -> bool:
         """Whether batches carry scores, whose softmax attention is; else they carry weights."""
-        return self.config.mechanism == "softmax"
+        *_, last = (part for part in self.modules() if isinstance(part, AttentionLayer))
+        return bool(last.mechanism.is_softmax)
 
     def attention_outputs(
         self,

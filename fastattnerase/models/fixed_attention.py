@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from fastattnerase.choices import FixedAttention
 from fastattnerase.data.dataset import PreparedCorpus
-from fastattnerase.models.base import AttentionClassifier
+from fastattnerase.models.base import AttentionClassifier, AttentionLayer
 from fastattnerase.models.build import build_model
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.mechanisms import Mechanism, document_noise
 from fastattnerase.models.packed import segment_softmax
 from fastattnerase.models.predictions import Predictions
-from fastattnerase.models.sequence import SequenceClassifier
 
 READINGS = get_args(FixedAttention)
 NEW_SEED = 1_000_003  # added to a seed for initial values that are not the base model's
@@ -32,14 +31,6 @@ class _GivenWeights(Mechanism):
 
     def forward(self, scores: Tensor, lengths: Tensor, keys: Tensor) -> Tensor:
         return torch.cat([self.table[key] for key in keys.tolist()]).to(scores)  # [T]
-
-
-class _GivenAttention(SequenceClassifier):
-    """A classifier that averages with given weights; batches carry these."""
-
-    @property
-    def erases_scores(self) -> bool:
-        return False
 
 
 def fixed_attention(
@@ -98,7 +89,8 @@ def given_attention(
     Whatever batch a document is in, its weights are those of the table, to the bit.
 
     Args:
-        config: its parts and sizes, of kind `sequence`; the scores of its attention are not used.
+        config: its parts and sizes, of a kind that attends to words in one layer, such as
+            `sequence` or `pair`; the scores of its attention are not used.
         prepared: the data.
         table: from each document's id, of all splits, to its weights `[n]`, sum 1.
 
@@ -114,11 +106,11 @@ def given_attention(
     size = len(prepared.classes)
     if prepared.embeddings is not None:
         config = replace(config, embedding_size=prepared.embeddings.shape[1])
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        model = _GivenAttention(config, len(prepared.vocabulary), size, prepared.embeddings)
-    _freeze(model.words.attention)
-    model.words.mechanism = _GivenWeights(table)
+    model = build_model(config, prepared.vocabulary, size, prepared.embeddings)
+    layer = model.get_submodule("words")
+    assert isinstance(layer, AttentionLayer)
+    _freeze(layer.attention)
+    layer.mechanism = _GivenWeights(table)
     return model
 
 

@@ -39,3 +39,17 @@ def with_untrained_attention(
         last.attention = last.new_attention(other.config)
     last.attention.to(device).train(other.training)
     return other
+
+
+def has_parameters(model: AttentionClassifier) -> bool:
+    """Whether untrained attention would be other attention.
+
+    Dot attention with a query has no parameters: `with_untrained_attention` gives the model.
+
+    Args:
+        model: a model.
+    """
+    if model.config.kind != "pair":
+        return True
+    *_, last = (part for part in model.modules() if isinstance(part, AttentionLayer))
+    return any(True for _ in last.attention.parameters())

@@ -30,8 +30,10 @@ def majority(labels: ArrayLike) -> float | None:
     return float(np.bincount(known).max() / len(known)) if len(known) else None
 
 
-def f1(decisions: ArrayLike, labels: ArrayLike) -> float:
+def f1(decisions: ArrayLike, labels: ArrayLike, classes: int = 2) -> float:
     """Give the F1 score of class 1; 0 where nothing is decided or labelled so.
+
+    With more than two classes it is the mean of those of the classes that are decided or labelled.
 
     Example:
         >>> from fastattnerase.statistics.shares import f1
@@ -39,6 +41,10 @@ def f1(decisions: ArrayLike, labels: ArrayLike) -> float:
         0.5
     """
     decisions, labels = np.asarray(decisions), np.asarray(labels)  # [B]
+    if classes > 2:
+        found = np.union1d(decisions, labels).tolist()
+        scores = [f1(decisions == own, labels == own) for own in found]
+        return sum(scores) / len(scores) if scores else 0.0
     hits = int(((decisions == 1) & (labels == 1)).sum())
     total = int((decisions == 1).sum()) + int((labels == 1).sum())
     return 2 * hits / total if total else 0.0

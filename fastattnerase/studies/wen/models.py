@@ -12,6 +12,12 @@ from fastattnerase.models.build import build_model
 from fastattnerase.models.fixed_attention import NEW_SEED
 from fastattnerase.studies.wen.options import FIX_REPRESENTATION
 
+_REPRESENTATION = (
+    *("embedding.", "markers", "words.encoder."),
+    *("query_embedding.", "query_markers", "query_encoder."),
+)
+_DECODER = ("classifier.", "query_classifier.", "project.", "project_query.")
+
 
 def fixed_representation(
     reading: str, config: ModelConfig, prepared: PreparedCorpus, base: AttentionClassifier
@@ -41,7 +47,7 @@ def fixed_representation(
     model = build_model(config, prepared.vocabulary, len(prepared.classes), prepared.embeddings)
     fixed = [name for name, _ in model.named_parameters() if _represents(name)]
     if reading == "trained_kept":
-        fixed += [name for name, _ in model.named_parameters() if name.startswith("classifier.")]
+        fixed += [name for name, _ in model.named_parameters() if name.startswith(_DECODER)]
     trained = dict(base.named_parameters())
     for name in fixed:
         parameter = model.get_parameter(name)
@@ -53,5 +59,5 @@ def fixed_representation(
 
 
 def _represents(name: str) -> bool:
-    """Say whether a parameter is one of the hidden states': word vectors and encoder."""
-    return name.startswith(("embedding.", "markers", "words.encoder."))
+    """Say whether a parameter is one of the hidden states': word vectors and encoders."""
+    return name.startswith(_REPRESENTATION)

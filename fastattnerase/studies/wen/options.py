@@ -12,7 +12,11 @@ from fastattnerase.choices import FixedAttention
 from fastattnerase.fields import wrong_choices
 from fastattnerase.mi.config import Config
 from fastattnerase.models.config import ModelConfig
-from fastattnerase.models.train_config import TrainConfig, jain_wallace_training
+from fastattnerase.models.train_config import (
+    TrainConfig,
+    jain_wallace_pair_training,
+    jain_wallace_training,
+)
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.wen.paper import data_set
 
@@ -70,7 +74,11 @@ class Options:
             keeps its own.
         gumbel_hard: Whether the largest item gets all weight, with the gradient of the soft
             weights (straight-through estimator).
-        epochs: Epochs of every model other than the adversaries.
+        decoder: Decoder of models of two texts (snli, babi_1 to babi_3, cnn): `linear`, as the
+            paper writes; `tanh`, Jain & Wallace's, whose states are measured as it projects them;
+            or `query`, linear in the query, too.
+        pair_epochs: Epochs of models of two texts; by default Jain & Wallace's, 25, of bAbI 100.
+        epochs: Epochs of every model of one text other than the adversaries.
         selection: Which epoch is kept, by dev `auc` (Jain & Wallace) or `accuracy`.
         class_weights: Weights of the classes in training: `balanced` (Jain & Wallace) or `none`.
         attention_weight_decay: L2 penalty on attention's parameters: 0 (Jain & Wallace), or 1e-5 as
@@ -130,6 +138,8 @@ class Options:
     temperature: float = 0.8
     gumbel_noise: Literal["fresh", "shared"] = "fresh"
     gumbel_hard: bool = False
+    decoder: Literal["linear", "tanh", "query"] = "linear"
+    pair_epochs: int | None = None
     epochs: int = 8
     selection: Literal["accuracy", "auc"] = "auc"
     class_weights: Literal["balanced", "none"] = "balanced"
@@ -184,6 +194,7 @@ class Options:
         for name in (
             "hidden_size", "channels", "epochs", "adversary_epochs", "adversary_patience",
             "embedding_size", "attention_size", "max_tokens", "max_train", "max_test",
+            "pair_epochs",
         ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -192,6 +203,13 @@ class Options:
             raise RunError(f"strength: given {self.strength}, needed a number from 0")
         if not 0 < self.tvd < math.inf:
             raise RunError(f"tvd: given {self.tvd}, needed a number above 0")
+        pairs = [name for name in self.small_datasets if data_set(name).pair is not None]
+        if pairs and "adversary" in self.studies:
+            raise RunError(
+                f"small_datasets: given {', '.join(pairs)}, of two texts, with the study adversary "
+                "among studies, needed without it: the paper says that adversarial training fails "
+                "to move attention there, and reports none"
+            )
         if self.strength is None and "adversary" in self.studies:
             unpublished = [name for name in self.small_datasets if data_set(name).strength is None]
             if unpublished:
@@ -204,8 +222,10 @@ class Options:
         self.measurement(Cell("sst", *BEST, "softmax", "normal"))
         try:
             for encoder in ENCODERS:
-                self.model(Cell("sst", encoder, BEST[1], "softmax", "normal"))
-            self.training(0)
+                for dataset in ("sst", "snli"):  # of one text and of two
+                    cell = Cell(dataset, encoder, BEST[1], "softmax", "normal")
+                    self.model(cell)
+                    self.training(cell)
         except ValueError as error:
             raise RunError(str(error)) from error
 
@@ -213,13 +233,16 @@ class Options:
         """Configure the model of a cell."""
         from fastattnerase.models.wen import jain_wallace_model
 
+        pair = data_set(cell.dataset).pair
+        hidden = None if pair is None else pair.hidden_size
         config = jain_wallace_model(
             cell.encoder,
             cell.attention,
             cell.mechanism,
-            embedding_size=self.embedding_size,
-            hidden_size=self.hidden_size,
-            channels=self.channels,
+            embedding_size=(pair and pair.embedding_size) or self.embedding_size,
+            hidden_size=hidden or self.hidden_size,
+            channels=self.channels if hidden is None else hidden // 4,
+            decoder=None if pair is None else self.decoder,
             seed=cell.seed,
         )
         return replace(
@@ -233,10 +256,15 @@ class Options:
             gumbel_hard=self.gumbel_hard,
         )
 
-    def training(self, seed: int) -> TrainConfig:
+    def training(self, cell: Cell) -> TrainConfig:
         """Configure the training of all models but adversaries."""
+        pair = data_set(cell.dataset).pair
+        if pair is not None:
+            return jain_wallace_pair_training(
+                epochs=self.max_epochs(cell), batch_size=pair.batch_size, seed=cell.seed
+            )
         return replace(
-            jain_wallace_training(epochs=self.epochs, seed=seed),
+            jain_wallace_training(epochs=self.epochs, seed=cell.seed),
             selection=self.selection,
             class_weights=self.class_weights,
             attention_weight_decay=self.attention_weight_decay,
@@ -275,7 +303,15 @@ class Options:
 
     def max_epochs(self, cell: Cell) -> int:
         """Give the epochs after which the training of a cell's model stops in any case."""
+        pair = data_set(cell.dataset).pair
+        if pair is not None:
+            return self.pair_epochs or pair.epochs
         return self.adversary_epochs if cell.variant == "adversary" else self.epochs
+
+    def vectors_on(self, dataset: str) -> str | None:
+        """Give the file of word vectors of a data set; words of bAbI have none."""
+        pair = data_set(dataset).pair
+        return None if pair is not None and pair.embedding_size is not None else self.vectors
 
     def used_for_data(self) -> dict[str, Any]:
         """Give the options that the prepared data depend on."""
@@ -307,9 +343,20 @@ class Options:
             unused |= {"kmeans_seeds", "permutations"}
         if cell.variant != "adversary":
             unused |= {"adversary_epochs", "adversary_patience", "strength", "tvd"}
-        if self.vectors is not None:
+        pair = data_set(cell.dataset).pair
+        if pair is None:
+            unused |= {"decoder", "pair_epochs"}
+        else:
+            unused |= {"epochs", "selection", "class_weights", "attention_weight_decay"}
+            unused |= {"scaled_dot"} | ({"attention_size"} if cell.attention == "dot" else set())
+            options["pair_epochs"] = self.max_epochs(cell)
+            options["embedding_size"] = pair.embedding_size or self.embedding_size
+            if pair.hidden_size is not None:
+                unused |= {"hidden_size", "channels"}
+        vectors = self.vectors_on(cell.dataset)
+        options["vectors"] = vectors if vectors is None else Path(vectors).name
+        if vectors is not None:
             unused |= {"embedding_size"}
-            options["vectors"] = Path(self.vectors).name
         if cell.variant == "attention_random":
             # Of the first version's cells, which drew weights ∝ 1/E, nothing is said here.
             options["random_weights"] = "uniform on the simplex"

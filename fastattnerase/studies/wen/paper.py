@@ -140,6 +140,26 @@ class Adversary:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """How Jain & Wallace train on a data set of two texts, which Wen et al. say nothing else of.
+
+    Attributes:
+        task: `QA` or `NLI`, rows of table 5.
+        epochs: Of a model.
+        batch_size: Documents of a batch.
+        hidden_size: Units of each direction of the BiLSTM and of the MLP, four times the filters
+            of each width of the CNN; None where the options say.
+        embedding_size: Width of random word embeddings; None where options or vectors say.
+    """
+
+    task: str
+    epochs: int
+    batch_size: int
+    hidden_size: int | None = None
+    embedding_size: int | None = None
+
+
+@dataclass(frozen=True)
 class DataSet:
     """A data set of the studies with the paper's numbers for it; NaN where there are none.
 
@@ -153,6 +173,7 @@ class DataSet:
         needed: Least accuracy of a seed that agrees with the paper's, given narrower word vectors
             and another split; NaN where none is asked for.
         cost: Duration of a model relative to one of SST.
+        pair: How models are trained where it has two texts; None for one.
     """
 
     name: str = ""
@@ -163,20 +184,30 @@ class DataSet:
     strength: float | None = None
     needed: float = NAN
     cost: float = 1.0
+    pair: Pair | None = None
+
+    @property
+    def task(self) -> str:
+        """The task of a data set of two texts, `QA` or `NLI`; empty for one."""
+        return "" if self.pair is None else self.pair.task
 
 
-def _reported(name: str, needed: float = NAN, cost: float = 1.0) -> DataSet:
-    """Collect the paper's numbers for one of its data sets of classification."""
+def _reported(
+    name: str, needed: float = NAN, cost: float = 1.0, pair: Pair | None = None
+) -> DataSet:
+    """Collect the paper's numbers for one of its data sets."""
     accuracy, tvd, jsd = (number("Table 3", name, own) for own in ("accuracy", "tvd", "jsd"))
+    strength = number("Table 3", name, "strength")
     return DataSet(
         name,
         number("Table 1", name, "accuracy"),
         number("Table 2", name, "Fix Attn"),
         number("Table 2", name, "Fix Rep"),
         Adversary(accuracy, tvd, jsd, number("Table 4", name, "delta")),
-        strength=number("Table 3", name, "strength"),
+        strength=None if math.isnan(strength) else strength,
         needed=needed,
         cost=cost,
+        pair=pair,
     )
 
 
@@ -189,6 +220,12 @@ DATA_SETS = {
     "ag_news": _reported("AG News", needed=0.90, cost=0.8),
     "20news_sports": _reported("20News", needed=0.85),
     "psytar": _reported("ADR"),  # posts about drugs, with the numbers of the paper's tweets
+    "snli": _reported("SNLI", needed=0.50, cost=4.0, pair=Pair("NLI", 25, 128)),
+    **{
+        f"babi_{task}": _reported(f"bAbI {task}", cost=cost, pair=Pair("QA", 100, 50, 32, 50))
+        for task, cost in ((1, 1.5), (2, 4.0), (3, 12.0))
+    },
+    "cnn": DataSet(cost=500.0, pair=Pair("QA", 25, 90)),
 }
 
 # Mean weighted tau over the paper's data sets by encoder (empty: all three) and attention.
@@ -199,12 +236,18 @@ MEANS = {
     for attention, value in values.items()
 }
 
-# Share of the classification models whose weighted tau Gumbel-softmax does not lower, table 5.
+# Share of the models whose weighted tau Gumbel-softmax does not lower, table 5: of classification,
+# and, with the task beside the attention, of questions and inference.
 GUMBEL = {
     attention: number("Table 5", "classification", attention)
     / number(
         "Table 5", "classification", "models of all" if attention == "all" else "models of each"
     )
+    for attention in ("additive", "deep", "dot", "all")
+} | {
+    f"{attention} ({task})": number("Table 5", task, attention)
+    / number("Table 5", task, "models of all" if attention == "all" else "models of each")
+    for task in ("QA", "NLI")
     for attention in ("additive", "deep", "dot", "all")
 }
 

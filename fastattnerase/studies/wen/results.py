@@ -35,7 +35,7 @@ class CellResult:
 
     Attributes:
         accuracy: Test accuracy.
-        f1: F1 score of class 1 on the test documents.
+        f1: F1 score of class 1 on the test documents; of more classes than two their mean.
         auc: Area under the ROC curve on the test documents; None where they are of one class.
         dev_accuracy: Dev accuracy of the epoch that was kept.
         best_epoch: The epoch that was kept.

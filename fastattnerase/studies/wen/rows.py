@@ -472,7 +472,8 @@ class GumbelCounts:
     """The models with one attention, or all, under Gumbel-softmax, a row of `table_5`.
 
     Attributes:
-        attention: The attention, or `all`.
+        attention: The attention, or `all`; of models of two texts with the task, as in
+            `additive (QA)`.
         models: Number of models.
         counts: How many keep tau, by tau and noise.
         equal_scores_mean: Mean tau of the noise alone, by tau.

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import TypeVar
 
@@ -443,14 +444,23 @@ def gumbel_rows(measurements: Sequence[Measured]) -> list[GumbelRow]:
 
 
 def gumbel_counts(gumbel: Sequence[GumbelRow]) -> list[GumbelCounts]:
-    """Count the models whose tau does not fall with Gumbel-softmax, by attention and of all."""
+    """Count the models whose tau does not fall with Gumbel-softmax, by attention and of all.
+
+    Those of two texts are counted by their task, as in the paper.
+    """
     rows = []
-    for attention in (*ATTENTIONS, "all"):
-        group = [row for row in gumbel if attention in ("all", row.softmax.cell.attention)]
+    tasks = [of for row in gumbel if (of := data_set(row.softmax.cell.dataset).task)]
+    for task, attention in product(("", *dict.fromkeys(tasks)), (*ATTENTIONS, "all")):
+        group = [
+            row
+            for row in gumbel
+            if attention in ("all", row.softmax.cell.attention)
+            and data_set(row.softmax.cell.dataset).task == task
+        ]
         if group:
             rows.append(
                 GumbelCounts(
-                    attention,
+                    f"{attention} ({task})" if task else attention,
                     len(group),
                     {(tau, noise): _kept(group, tau, noise) for tau in TAUS for noise in NOISES},
                     {tau: mean(row.equal_scores.tau(tau).value for row in group) for tau in TAUS},

@@ -31,7 +31,7 @@ from fastattnerase.models import (
 from fastattnerase.models.adversary import adversary_objective
 from fastattnerase.models.fixed_attention import fixed_attention
 from fastattnerase.models.predictions import Predictions
-from fastattnerase.models.untrained import with_untrained_attention
+from fastattnerase.models.untrained import has_parameters, with_untrained_attention
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.undrawn import Reporting
@@ -266,7 +266,7 @@ class Wen(Workspace):
     def load_data(self, dataset: str) -> tuple[PreparedCorpus, DataConfig]:
         """Load the prepared data of a data set, with the word vectors."""
         folder = self.folder(f"data/{dataset}") / "prepared"
-        return read_prepared(folder, vectors=self.options.vectors)
+        return read_prepared(folder, vectors=self.options.vectors_on(dataset))
 
     def _cell(self, cell: Cell, folder: Path, report: Report) -> dict[str, Any]:
         """Train a cell's model, measure it, and keep it where others start from it."""
@@ -288,8 +288,8 @@ class Wen(Workspace):
         tested = evaluate(model, prepared.test)
         result = CellResult(
             accuracy=tested.accuracy,
-            f1=f1(tested.decisions.numpy(), tested.labels.numpy()),
-            auc=None if math.isnan(tested.auc) else tested.auc,
+            f1=f1(tested.decisions.numpy(), tested.labels.numpy(), len(prepared.classes)),
+            auc=None if len(prepared.classes) > 2 or math.isnan(tested.auc) else tested.auc,
             dev_accuracy=trained.dev_accuracy,
             best_epoch=trained.best_epoch,
             epochs=len(trained.history),
@@ -339,7 +339,7 @@ class Wen(Workspace):
     ) -> tuple[AttentionClassifier, Objective | None, TrainConfig]:
         """Make the model of a cell, its loss and its training."""
         config = self.options.model(cell)
-        training = self.options.training(cell.seed)
+        training = self.options.training(cell)
         if base is None:
             size = len(prepared.classes)
             model = build_model(config, prepared.vocabulary, size, prepared.embeddings)
@@ -398,7 +398,7 @@ class Wen(Workspace):
         accuracy = evaluate(model, prepared.test).accuracy
         try:
             config, untrained = self.options.measurement(cell), None
-            if config.permutations:
+            if config.permutations and has_parameters(model):
                 other = with_untrained_attention(model)
                 untrained = ModelSource(other, prepared.test, prepared.classes, {})
             mi.run(source, config, run, name=f"{cell.key} {name}", untrained=untrained)

@@ -37,7 +37,7 @@ def measured(row: dict[str, str]) -> Measured:
     result = CellResult(
         accuracy=math.nan,
         f1=float(row["f1"]),
-        auc=float(row["auc"]),
+        auc=float(row["auc"]) if row["auc"] else None,  # of two classes alone
         dev_accuracy=math.nan,
         best_epoch=int(row["best_epoch"]),
         epochs=int(row["epochs"]),

@@ -436,7 +436,7 @@ def test_options_reach_the_models() -> None:
     assert model.dropout_embedding == model.dropout_output == model.conv_dropout == 0.0
     default = Options().model(Cell("sst", "cnn", "additive", "softmax", "normal", 0))
     assert (default.hidden_size, default.attention_size) == (32, 80)
-    training = options.training(5)
+    training = options.training(Cell("sst", "cnn", "deep", "gumbel", "normal", 5))
     assert (training.selection, training.class_weights, training.epochs) == ("accuracy", "none", 4)
     assert training.attention_weight_decay == training.weight_decay == 1e-5
     assert (training.amsgrad, training.loss, training.first_epoch) == (True, "sum", 2)

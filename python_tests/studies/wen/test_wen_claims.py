@@ -295,17 +295,24 @@ def test_gumbel_agrees_by_the_models_that_decide() -> None:
 
 def test_the_paper_s_own_numbers_obey_the_rules() -> None:
     for own in paper.DATA_SETS.values():
+        if not own.name:  # the paper has no numbers of it
+            continue
         for setting, delta in (
             ("Fix Attn", own.delta_fix_attention),
             ("Fix Rep", own.delta_fix_representation),
         ):
-            assert judge(table_2=fixed(setting, [delta]))[0] == ("yes", 1, 1)
+            # `exceptions` tells of the one that does not.
+            wanted = ("no", 0, 1) if (own.name, delta) == ("SNLI", 0.07) else ("yes", 1, 1)
+            assert judge(table_2=fixed(setting, [delta]))[0] == wanted
+        assert math.isnan(own.needed) or own.accuracy >= own.needed
+        if own.pair is not None:
+            continue
         adversary = own.adversary
         for whole in (adversary.tvd, 2 * adversary.tvd):  # theirs may be half of it
             rows = adversaries([adversary.delta], jsd=[adversary.jsd], tvd=[whole])
             assert judge(adversaries=rows)[0] == ("yes", 1, 1)
-        assert math.isnan(own.needed) or own.accuracy >= own.needed
-    assert min(paper.GUMBEL.values()) >= MIN_SHARE
+    of_one_text = [share for name, share in paper.GUMBEL.items() if "(" not in name]
+    assert min(of_one_text) >= MIN_SHARE
 
 
 @pytest.mark.parametrize("tau", ["weighted", "weighted_sum", "plain"])
