@@ -36,7 +36,7 @@ def sweep_fields(problem: Problem, values: Tensor, out: Outputs, threads: int) -
     fields |= _head_fields(problem)
     fields |= {
         "R": len(problem.rankings),
-        "rankings": [int(kind) for kind in problem.rankings],
+        "rankings": list(problem.rankings),
         "ranking_args": list(problem.ranking_args),
         "orders": [order.data_ptr() for order in problem.orders],
         "keys": [keys.data_ptr() for keys in problem.keys],
@@ -89,21 +89,22 @@ def _head_fields(problem: Problem | PermutedProblem) -> dict[str, Any]:
 def _item_fields(problem: Problem | PooledProblem, values: Tensor, threads: int) -> dict[str, Any]:
     """What both operators take."""
     T, H, D = values.shape
-    attention = problem.attention
+    values_stride_t, values_stride_h, _ = values.stride()
+    attention_stride_t, attention_stride_h = problem.attention.stride()
     return {
         "B": problem.offsets.shape[0] - 1,
         "T": T,
         "H": H,
         "D": D,
         "values": values.data_ptr(),
-        "values_stride_t": values.stride(0),
-        "values_stride_h": values.stride(1),
+        "values_stride_t": values_stride_t,
+        "values_stride_h": values_stride_h,
         "values_dtype": _DTYPES[values.dtype],
         "offsets": problem.offsets.data_ptr(),
-        "attention": attention.data_ptr(),
-        "attention_stride_t": attention.stride(0),
-        "attention_stride_h": attention.stride(1),
-        "attention_dtype": _DTYPES[attention.dtype],
+        "attention": problem.attention.data_ptr(),
+        "attention_stride_t": attention_stride_t,
+        "attention_stride_h": attention_stride_h,
+        "attention_dtype": _DTYPES[problem.attention.dtype],
         "is_scores": int(problem.is_scores),
         "keep": int(problem.keep),
         "workspace": 0,

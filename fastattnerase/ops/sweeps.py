@@ -205,7 +205,7 @@ def sweep(
             "ranking of a name of your own is fae.register_ranking(name, function)"
         )
     for name, given in (("rankings", rankings), ("curves", curves)):
-        if not isinstance(given, Iterable):
+        if not isinstance(given, (tuple, list, Iterable)):  # the abstract class is slow to ask
             raise TypeError(f"{name}: given {type(given).__name__}, needed one or a sequence")
     curves = tuple(curves)
     wants = 0
