@@ -196,6 +196,9 @@ void check_vectors() {
   check(ReduceMin(Iota<U16>(3)) == 3, "ReduceMin", kBytes);
   check(BitsFromMask(MaskFromBits<F16>(0xBEEF) & FirstN<F16>(13)) == 0x1EEF, "masks", kBytes);
   check(BitsFromMask(Not(MaskFromBits<D8>(0x2A))) == 0xD5, "Not", kBytes);
+  const auto wide_mask = PromoteMaskTo(MaskFromBits<F16>(0xBEEF));
+  check(BitsFromMask(wide_mask) == 0xBEEF, "PromoteMaskTo", kBytes);
+  check(BitsFromMask(DemoteMaskTo(wide_mask)) == 0xBEEF, "DemoteMaskTo", kBytes);
   const unsigned char bytes[8] = {1, 0, 0xFE, 0xFF, 0, 1, 0xFE, 0xFF};
   check(BitsFromMask(MaskFromBytes(bytes)) == 0xA9, "MaskFromBytes", kBytes);
   std::uint32_t words[32] = {};

@@ -45,9 +45,8 @@ struct Block {
   alignas(64) float contributions[15][kShort][kInstances];  // to class c + 1, less that to class 0
   alignas(64) float lowered[kShort][kShort][kInstances];    // margins by slot
   alignas(64) double margins[kShort][kShort][kInstances];   // the contract's, beside first flips
-  // Of the ranking at hand: the upper and lower words of keys, as signed numbers that ascend.
-  alignas(64) std::int32_t high[kShort][kInstances];
-  alignas(64) std::int32_t low[kShort][kInstances];
+  // Of the ranking at hand: keys as `Keys` in rank.h stores them.
+  alignas(64) std::int32_t keys[kShort][2 * kInstances];
   alignas(64) float ranks[kShort][kInstances];
   alignas(64) float least[kShort][kInstances];  // of an item's sums
   // By instance.
@@ -155,45 +154,47 @@ template <bool kScores>
 inline __attribute__((noinline)) void weigh(const SweepParams& p, const float* scores, Block& B) {
   const double absent = kScores ? -kInf : 0.0;
   load_block(p, scores, absent, B);
-  const Doubles nothing = Set<Doubles>(absent), zero = Zero<Doubles>();
+  const WideDoubles nothing = Set<WideDoubles>(absent), zero = Zero<WideDoubles>();
   B.any_massless = false;
-  for (int l = 0; l < kInstances; l += kDoubles) {
-    Doubles largest = nothing;
-    for (std::int64_t i = 0; i < B.items; ++i) largest = Max(largest, Load<Doubles>(B.e[i] + l));
-    const Doubles bound = kScores ? Set<Doubles>(-kUnderflowSpan) : largest * Set<Doubles>(1e-280);
-    const auto usual = [&](Doubles e) __attribute__((always_inline)) {
+  for (int l = 0; l < kInstances; l += kFloats) {
+    WideDoubles largest = nothing;
+    for (std::int64_t i = 0; i < B.items; ++i)
+      largest = Max(largest, Load<WideDoubles>(B.e[i] + l));
+    const WideDoubles bound =
+        kScores ? Set<WideDoubles>(-kUnderflowSpan) : largest * Set<WideDoubles>(1e-280);
+    const auto usual = [&](WideDoubles e) __attribute__((always_inline)) {
       return (kScores ? e - largest : e) >= bound;
     };
-    Doubles sum = zero;
-    auto suspects = MaskFromBits<Doubles>(0);
+    WideDoubles sum = zero;
+    auto suspects = MaskFromBits<WideDoubles>(0);
     for (std::int64_t i = 0; i < B.items; ++i) {
-      const Doubles e = Load<Doubles>(B.e[i] + l);
-      suspects = suspects | (present_wide(B, i, l) & Not(usual(e)));
-      const Doubles w = kScores ? Exp(e - largest) : e;
+      const WideDoubles e = Load<WideDoubles>(B.e[i] + l);
+      suspects = suspects | (PromoteMaskTo(present(B, i, l)) & Not(usual(e)));
+      const WideDoubles w = kScores ? Exp(e - largest) : e;
       Store(w, B.a[i] + l);
       sum = sum + w;
     }
-    sum = Set<Doubles>(1) / sum;
-    Doubles smallest = Set<Doubles>(1);
+    sum = Set<WideDoubles>(1) / sum;
+    WideDoubles smallest = Set<WideDoubles>(1);
     for (std::int64_t i = 0; i < B.items; ++i) {
-      const Doubles a = Load<Doubles>(B.a[i] + l) * sum;
+      const WideDoubles a = Load<WideDoubles>(B.a[i] + l) * sum;
       Store(a, B.a[i] + l);
       smallest = IfThenElse(a > zero, Min(smallest, a), smallest);
-      store_rounded(a, B.weight[i] + l);
+      Store(DemoteTo(a), B.weight[i] + l);
     }
     Store(smallest, B.smallest + l);
-    auto odd = MaskFromBits<Doubles>(0);
+    auto odd = MaskFromBits<WideDoubles>(0);
     if (!kScores) {
-      odd = Not((largest <= Set<Doubles>(1e250)) & (largest >= Set<Doubles>(1e-250)));
+      odd = Not((largest <= Set<WideDoubles>(1e250)) & (largest >= Set<WideDoubles>(1e-250)));
     }
     if (AnyTrue(suspects)) {
       B.any_massless = true;
-      auto massless = Not(MaskFromBits<Doubles>(0));
+      auto massless = Not(MaskFromBits<WideDoubles>(0));
       for (std::int64_t i = 0; i < B.items; ++i) {
-        const Doubles e = Load<Doubles>(B.e[i] + l);
+        const WideDoubles e = Load<WideDoubles>(B.e[i] + l);
         const auto none = e == nothing;
         massless = massless & none;
-        odd = odd | (present_wide(B, i, l) & Not(none | usual(e)));
+        odd = odd | (PromoteMaskTo(present(B, i, l)) & Not(none | usual(e)));
       }
       odd = odd | massless;
     }

@@ -387,6 +387,16 @@ FAE_INLINE Mask<double, N> PromoteMaskTo(Mask<T, N> m) {
   return y;
 }
 
+// The reverse.
+template <class T, int N>
+FAE_INLINE Mask<std::int32_t, N> DemoteMaskTo(Mask<T, N> m) {
+  using To = Vec<std::int32_t, N>;
+  Mask<std::int32_t, N> y;
+  static_assert(sizeof(T) == 8 && Vec<T, N>::kParts == 2 * To::kParts);
+  FAE_EACH_PART(To) y.part[k] = native::narrow_masks(m.part[2 * k], m.part[2 * k + 1]);
+  return y;
+}
+
 // float32 to float64.
 template <int N>
 FAE_INLINE Vec<double, N> PromoteTo(Vec<float, N> x) {

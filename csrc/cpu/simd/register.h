@@ -320,6 +320,17 @@ FAE_INLINE Register<std::int64_t, sizeof(M)> widen_mask_upper(M m) {
   return __builtin_convertvector(upper(m), Register<std::int64_t, sizeof(M)>);
 }
 
+// Masks of lanes of 8 bytes for as many of 4.
+template <class M, int... kIndex>
+FAE_INLINE M narrow_masks_by(M low, M high, Indices<kIndex...>) {
+  return shuffle<(2 * kIndex)...>(low, high);
+}
+template <class M>
+FAE_INLINE Register<std::int32_t, sizeof(M)> narrow_masks(M low, M high) {
+  using To = Register<std::int32_t, sizeof(M)>;
+  return narrow_masks_by((To)low, (To)high, UpTo<kLanesOf<To>>());
+}
+
 // float32 to float64 and back: a register of half the bytes, or the halves of one of as many.
 template <class F>
 FAE_INLINE Register<double, 2 * sizeof(F)> widen(F x) {
@@ -364,6 +375,7 @@ using generic::min;
 using generic::mul_add;
 using generic::narrow;
 using generic::narrow_both;
+using generic::narrow_masks;
 using generic::scale;
 using generic::select;
 using generic::signs;

@@ -96,6 +96,9 @@ FAE_INLINE F16 narrow_both(D8 low, D8 high) { return combine(narrow(low), narrow
 
 FAE_INLINE __mmask8 widen_mask_lower(__mmask16 m) { return static_cast<__mmask8>(m); }
 FAE_INLINE __mmask8 widen_mask_upper(__mmask16 m) { return static_cast<__mmask8>(m >> 8); }
+FAE_INLINE __mmask16 narrow_masks(__mmask8 low, __mmask8 high) {
+  return _mm512_kunpackb(high, low);
+}
 FAE_INLINE __mmask16 less(F16 a, F16 b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 FAE_INLINE __mmask16 less_equal(F16 a, F16 b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ); }
 FAE_INLINE __mmask16 equal(F16 a, F16 b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
