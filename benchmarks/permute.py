@@ -10,7 +10,7 @@ permutations are done at once where that is faster (the fastest is taken). A dec
 model does for one permutation and 32 instances: weights times states, summed, then the linear
 layer. Before anything is timed, torch's distances and flips on the engine's own keys are compared
 with the engine's. Memory is how far resident memory rises above its level before the call, less
-the results.
+the results. Times are of the processor, on one thread.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,7 @@ def fastest_torch(data: Data, permutations: int) -> tuple[str, Callable[[], obje
             for name, form in forms.items()
         },
         3,
+        clock=time.process_time,
     )
     best = min(times, key=lambda name: times[name])
     return best, lambda: torch_permute(data, permutations, *forms[best])
@@ -188,6 +190,7 @@ def main(argv: list[str] | None = None) -> int:
             "decoder": lambda: [call() for _ in range(10)],
         },
         repeats,
+        clock=time.process_time,
     )
     decoder = times["decoder"] / 10
     share = times["fae.permute"] / permutations / data.instances * min(DECODED, data.instances)
