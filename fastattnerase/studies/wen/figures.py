@@ -9,8 +9,10 @@ import numpy as np
 
 from fastattnerase.extras import needs
 from fastattnerase.report.figures import PANEL, STYLE, fitted, letters, place_legend
+from fastattnerase.studies.wen.null_tables import NULL_TAUS
 from fastattnerase.studies.wen.options import ATTENTIONS, ENCODERS, Cell
 from fastattnerase.studies.wen.rows import (
+    SAME,
     TAUS,
     GumbelRow,
     Measured,
@@ -36,6 +38,7 @@ STATES = {
     "equal_scores": ("Gumbel noise on equal scores", "#8a8f98", "x"),
 }
 _TITLE = letters(PANEL[0] - 1.4, 10.5)  # of a line above a panel with two scales
+_NULL_TITLES = {"permuted": "Permuted", "equal": "Equal", "untrained": "Untrained"}
 _TAU = {"weighted": "weighted tau", "plain": "plain tau"}
 
 
@@ -53,6 +56,9 @@ def figures(tables: Tables, titles: dict[str, str]) -> Iterator[tuple[str, Figur
     if grid:
         for tau in TAUS:
             yield f"figure-2-{tau}", _grid(grid, tau, titles)
+            against = _nulls(grid, tau)
+            if against is not None:
+                yield f"figure-2-nulls-{tau}", against
         yield "tau-and-skew", _skew(grid)
     curves = [row for row in tables.curves if _is_normal(row.measured.cell)]
     for dataset, own in grouped(curves, lambda row: row.measured.cell.dataset).items():
@@ -100,6 +106,44 @@ def _grid(grid: Sequence[Measured], tau: TauName, titles: dict[str, str]) -> Fig
             axes.set_ylabel(_TAU[tau].capitalize())
             axes.set_title(fitted(titles.get(dataset, dataset), _TITLE))
             axes.grid(False, axis="x")
+        _legend(figure, panels[0])
+    return figure
+
+
+def _nulls(grid: Sequence[Measured], tau: TauName) -> Figure | None:
+    """Draw each model's tau against that of each null, a panel a null; None where none was
+    measured. Above the diagonal learned attention orders information better."""
+    found = {}
+    for name, null in NULL_TAUS.items():
+        pairs = [(null(row, tau), row.tau(tau).value, row.cell.encoder) for row in grid]
+        known = [pair for pair in pairs if not any(map(math.isnan, pair[:2]))]
+        if known:
+            found[name] = known
+    if not found:
+        return None
+    with mpl.rc_context(STYLE):
+        figure, panels = _panels(len(found))
+        for axes, (name, pairs) in zip(panels, found.items(), strict=True):
+            axes.plot([-1, 1], [-1, 1], color="#4a5058", linewidth=0.8)
+            for encoder in ENCODERS:
+                own = [(x, y) for x, y, of in pairs if of == encoder]
+                if any(of == encoder for known in found.values() for _, _, of in known):
+                    axes.plot(
+                        [x for x, _ in own],
+                        [y for _, y in own],
+                        linestyle="none",
+                        marker="o",
+                        markersize=4.5,
+                        alpha=0.7,
+                        color=ENCODER_COLOURS[encoder],
+                        label=ENCODER_NAMES[encoder],
+                    )
+            more = sum(y - x > SAME for x, y, _ in pairs)
+            axes.set_title(f"{_NULL_TITLES[name]}: {more} of {len(pairs)} above")
+            axes.set_xlim(-1.05, 1.05)
+            axes.set_ylim(-1.05, 1.05)
+            axes.set_xlabel(f"{_TAU[tau].capitalize()} of the null")
+            axes.set_ylabel(f"{_TAU[tau].capitalize()}, learned")
         _legend(figure, panels[0])
     return figure
 

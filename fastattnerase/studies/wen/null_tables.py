@@ -23,7 +23,7 @@ _WORDS = {
     "gumbel_noise": "Gumbel noise on equal scores",
 }
 # What stands for attention that learned nothing, by the name in tables.
-_NULLS: dict[str, Callable[[Measured, TauName], float]] = {
+NULL_TAUS: dict[str, Callable[[Measured, TauName], float]] = {
     "permuted": lambda row, tau: row.tau(tau).repeats.permuted,
     "equal": lambda row, tau: row.tau(tau).repeats.equal,
     "untrained": lambda row, tau: row.tau(tau).repeats.untrained,
@@ -83,7 +83,7 @@ def null_rows(softmax: Sequence[Measured], gumbel: Sequence[GumbelRow]) -> list[
     for tau in TAUS:
         pairs = {
             name: [(row.tau(tau).value, null(row, tau)) for row in softmax]
-            for name, null in _NULLS.items()
+            for name, null in NULL_TAUS.items()
         }
         pairs["gumbel_noise"] = [
             (row.softmax.tau(tau).value, row.equal_scores.tau(tau).value) for row in gumbel

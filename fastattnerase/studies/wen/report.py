@@ -32,6 +32,10 @@ _CAPTIONS = {
     "figure-2-weighted": "Figure 2 of the paper: weighted tau of every seed, by attention and "
     "encoder. Hollow: not different from outputs shuffled.",
     "figure-2-plain": "The same with plain tau, which does not depend on how skewed attention is.",
+    "figure-2-nulls-weighted": "Learned attention against nulls, a dot a model: weights permuted "
+    "within each instance with outputs recomputed, outputs of equal weights, untrained attention. "
+    "Above the line the learned order goes beyond what heavy items share with the output anyway.",
+    "figure-2-nulls-plain": "The same with plain tau.",
     "tau-and-skew": "Both taus against the skew of attention. Where weights are peaked, weighted "
     "tau asks little more than whether the first rank informs most.",
     "gumbel": "Softmax against Gumbel-softmax. Grey crosses: the noise alone, on equal scores, "

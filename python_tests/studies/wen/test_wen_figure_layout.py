@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from report.layout import faults
 from studies.wen.committed import measurements
 
 from fastattnerase.studies.wen.figures import figures
-from fastattnerase.studies.wen.rows import GumbelRow, Measured, RankInformation
+from fastattnerase.studies.wen.rows import (
+    TAUS,
+    GumbelRow,
+    Measured,
+    RankInformation,
+    Repeats,
+)
 from fastattnerase.studies.wen.tables import Tables
 
 LONG = "Opinions of travellers, translated from forty languages, in two classes"
@@ -28,13 +36,23 @@ def information(measured: Measured) -> list[RankInformation]:
     return rows
 
 
+def with_nulls(measured: Measured) -> Measured:
+    """The same model with nulls, made up: a quarter below with weights permuted, 0 elsewhere."""
+    taus = {}
+    for name in TAUS:
+        tau = measured.tau(name)
+        nulls = Repeats(permuted=tau.value - 0.25, equal=0.0, untrained=0.0)
+        taus[name] = replace(tau, repeats=nulls)
+    return replace(measured, **taus)
+
+
 def tables(models: int) -> Tables:
     """Measurements of the committed study, of so many models of each data set."""
     found: dict[str, list[Measured]] = {}
     for row in measurements():
         if row.cell.variant == "normal" and row.cell.mechanism == "softmax":
             found.setdefault(row.cell.dataset, []).append(row)
-    kept = [row for rows in found.values() for row in rows[:models]]
+    kept = [with_nulls(row) for rows in found.values() for row in rows[:models]]
     curves = [line for row in kept for line in information(row)]
     return Tables(
         measurements=kept,
@@ -56,5 +74,8 @@ def test_nothing_is_cut(models: int, title: str) -> None:
     titles = {row.cell.dataset: title for row in made.measurements}
     drawn = dict(figures(made, titles))
     assert {"figure-2-weighted", "figure-2-plain", "tau-and-skew", "gumbel"} < set(drawn)
+    permuted, *_ = drawn["figure-2-nulls-plain"].axes
+    count = len(made.measurements)
+    assert permuted.get_title(loc="left") == f"Permuted: {count} of {count} above"
     found = {name: faults(figure) for name, figure in drawn.items()}
     assert {name: told for name, told in found.items() if told} == {}

@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 from fastattnerase.cli.app import app
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.studies.wen.figures import figures
+from fastattnerase.studies.wen.null_tables import NULL_TAUS
 from fastattnerase.studies.wen.open_points import POINTS
 from fastattnerase.studies.wen.report import CHANCE, build
 from fastattnerase.studies.wen.results import describe
@@ -220,7 +221,15 @@ def test_legends_name_what_is_drawn(study: tuple[Path, Path]) -> None:
         assert all(axes.get_legend() is None for axes in figure.axes)  # none covers a panel
         [legend] = figure.legends
         texts = {text.get_text() for text in legend.get_texts()}
-        if name.startswith("figure-2"):
+        if name.startswith("figure-2-nulls"):
+            assert texts == {"BiLSTM"}
+            known = [row for row in tables.nulls if row.null in NULL_TAUS]
+            pairs = {row.null: row for row in known if name.endswith(row.tau)}
+            assert len(figure.axes) == len(pairs)
+            for axes, (null, row) in zip(figure.axes, pairs.items(), strict=True):
+                assert axes.get_title(loc="left").startswith(null.capitalize())
+                assert f": {row.exceeds} of {row.models} above" in axes.get_title(loc="left")
+        elif name.startswith("figure-2"):
             assert texts == {"BiLSTM"}
             tau: TauName = "weighted" if name.endswith("weighted") else "plain"
             marks = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
