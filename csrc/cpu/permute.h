@@ -278,7 +278,7 @@ inline std::int64_t permute(const PermuteParams& q, UsualInstance& I, char* memo
   const Moves moves = I.usual ? permute_usual(q, I, m) : permute_general(q, I, m);
   q.flips[I.index] = moves.flips;
   if (I.usual && moves.nearest < I.tolerance) make_tolerance_exact(p, I);
-  return moves.nearest < I.tolerance ? kNearTie : 0;
+  return moves.nearest < I.tolerance ? kNearTie : StatusBit{};
 }
 
 }  // namespace
