@@ -41,12 +41,14 @@ class Chunk:
         gold: `[B]` int64, labels of the data, -1 for none; None where all are unknown.
         model_label: `[B]` int64, the model's own decisions; None where unknown.
         texts: for each instance the text of each item; None where unknown.
+        queries: for each instance its second text; None where there is none.
     """
 
     batch: fae.AttentionBatch
     gold: Tensor | None = None
     model_label: Tensor | None = None
     texts: list[list[str]] | None = None
+    queries: list[str] | None = None
 
 
 class Source(Protocol):
@@ -138,6 +140,9 @@ class ModelSource:
                 gold=gold,
                 model_label=logits.argmax(dim=-1),
                 texts=[d.tokens if self.flat else d.sentences for d in documents],
+                queries=[" ".join(d.query_tokens or ()) for d in documents]
+                if dataset.has_queries
+                else None,
             )
 
 

@@ -81,7 +81,9 @@ def test_erasing_and_reporting_without_smallest_sets(trained: Path) -> None:
     assert result.run.source["data"]["query_column"] == "question"
     assert result.run.source["model_config"]["decoder"] == "tanh"
     invoke("report", trained / "tanh" / "erase", "--out", trained / "tanh" / "report")
-    assert reason in (trained / "tanh" / "report" / "report.html").read_text()
+    page = (trained / "tanh" / "report" / "report.html").read_text()
+    assert reason in page
+    assert "for “where is " in page  # beside each decision, what was asked
 
 
 def test_erasing_with_the_query_in_the_bias(trained: Path) -> None:
@@ -120,6 +122,7 @@ def test_explaining(trained: Path) -> None:
     assert found[0].notes[-1].startswith("no smallest set is searched: a callable head")
     assert "smallest set: not known" in repr(found[0])
     assert found[0].decision in PLACES
+    assert found[0].query == "Where is Mary ?"
     assert fae.explain(trained / "query", ["mary went"], queries="where is mary")[0].searched
     with pytest.raises(ValueError, match="queries: given none, needed one for each text"):
         fae.explain(trained / "tanh", ["mary"])

@@ -220,4 +220,5 @@ def _of_instance(
         status=status,
         notes=tuple(notes),
         searched=minimal is not None,
+        query=items.query,
     )

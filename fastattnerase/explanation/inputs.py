@@ -189,6 +189,8 @@ class Items:
         self, document: Document, cut: CutText, vocabulary: Vocabulary, sentences: bool
     ) -> None:
         strange = document.token_ids == vocabulary.unknown  # [N]
+        words_asked = document.query_tokens
+        self.query = None if words_asked is None else " ".join(words_asked)
         self.texts = tuple(document.sentences if sentences else document.tokens)
         self.positions = np.arange(len(self.texts))
         self.unknown = strange

@@ -100,4 +100,5 @@ def _heat_map(number: int, text: TextExplanation, classes: Sequence[str]) -> Hea
         label[text.decision],
         text.probability,
         tuple(orders),
+        query=text.query,
     )

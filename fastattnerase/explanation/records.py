@@ -100,6 +100,7 @@ class TextExplanation:
         notes: what a reader has to know, such as that the text has no words.
         searched: whether the smallest set was searched, which is possible where the decoder is
             linear.
+        query: the second text, of a model that reads two; None without one.
     """
 
     items: tuple[str, ...]
@@ -122,6 +123,7 @@ class TextExplanation:
     status: Status
     notes: tuple[str, ...]
     searched: bool = True
+    query: str | None = None
 
     def __len__(self) -> int:
         """The number of items."""

@@ -57,6 +57,7 @@ class HeatMap:
         probability: of the decision; None where unknown.
         orders: rankings, in the order in which they are shown.
         gold: its label in the data; None where unknown.
+        query: its second text, of a model that reads two; None without one.
     """
 
     row: int
@@ -66,6 +67,7 @@ class HeatMap:
     probability: float | None
     orders: tuple[Order, ...]
     gold: int | None = None
+    query: str | None = None
 
 
 @functools.cache
@@ -172,6 +174,7 @@ def _view(
         "label": _class(classes, one.label),
         "gold": None if one.gold is None else _class(classes, one.gold),
         "probability": one.probability,
+        "query": one.query,
         "first": first and _told(first, one, classes, looks),
         "smallest": smallest and smallest.first_flip,
         "orders": [_told(order, one, classes, looks) for order in one.orders],

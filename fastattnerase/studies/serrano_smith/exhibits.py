@@ -65,7 +65,11 @@ def choose(source: Source, config: Config, folder: Path) -> tuple[Exhibit, ...]:
             return ()
         kept += _erase(chunk, config, rows[len(kept) :])
     if kept:
-        rundir.write_json(folder / DOCUMENTS, to_json(Documents(tuple(kept))), indent=None)
+        content = to_json(Documents(tuple(kept)))
+        for one in content["documents"]:
+            if one["query"] is None:  # of one text: the file is as it has always been
+                del one["query"]
+        rundir.write_json(folder / DOCUMENTS, content, indent=None)
     ids = read_columns(folder, "instances", ["row", "id"]).set_index("row")["id"]
     return tuple(_exhibit(one, int(ids[one.row])) for one in kept[: len(exhibits)])
 
@@ -121,6 +125,7 @@ def _erase(chunk: Chunk, config: Config, rows: list[int]) -> Iterator[HeatMap]:
             label=label,
             probability=round(float(probabilities[b, label]), _DIGITS),
             gold=None if chunk.gold is None else known(int(chunk.gold[b])),
+            query=None if chunk.queries is None else chunk.queries[b],
             orders=tuple(
                 Order(
                     ranking=name,
