@@ -269,7 +269,9 @@ def _borrowed(e: Evidence) -> Point:
 
 def _trained(e: Evidence) -> Point:
     base = e.family.results[e.family.base]
-    seeds = [r.divergence.attention_jsd for r in e.family.of_kind("seed") if r.divergence]
+    seeds = [r.divergence for r in e.family.of_kind("seed") if r.divergence]
+    furthest = max(d.attention_jsd for d in seeds)
+    same = max(SAME, min(d.tvd for d in seeds))
     apart, told = [], []
     for result in e.family.of_kind("adversary"):
         d = result.divergence
@@ -278,17 +280,19 @@ def _trained(e: Evidence) -> Point:
             f"λ {result.cell.strength:g}: JSD {d.attention_jsd:.3f}, TVD {d.tvd:.3f} "
             f"({d.tvd / 2:.3f} halved), accuracy {result.accuracy:.3f}"
         )
-        if d.attention_jsd >= max(APART, *seeds):
-            apart.append(d.tvd <= SAME and base.accuracy - result.accuracy < ALIKE)
+        if d.attention_jsd >= max(APART, furthest):
+            apart.append(d.tvd <= same and base.accuracy - result.accuracy < ALIKE)
     side: Side = "cannot tell" if not apart else "against" if any(apart) else "for"
     return Point(
         "Is there a whole model with other attention and the same outputs?",
         "Wiegreffe and Pinter 2019, trained adversaries",
         side,
-        f"Of the adversaries whose JSD is {APART} or more and above every seed's: against where "
-        f"one moves outputs by {SAME} at most (TVD, not halved) and loses less than {ALIKE} of "
-        "accuracy, for where none does; cannot tell where there is none",
-        f"{'; '.join(told)}. Seeds: JSD up to {max(seeds):.3f}; base accuracy {base.accuracy:.3f}.",
+        f"Of the adversaries whose JSD is {APART} or more and no seed's is larger: against where "
+        f"one moves outputs (TVD, not halved) by {SAME} at most, or by no more than the nearest "
+        f"seed, and loses less than {ALIKE} of accuracy, for where none does; cannot tell where "
+        "there is none",
+        f"{'; '.join(told)}. Seeds: JSD up to {furthest:.3f}, TVD from "
+        f"{min(d.tvd for d in seeds):.3f}; base accuracy {base.accuracy:.3f}.",
     )
 
 

@@ -287,6 +287,23 @@ def test_trained_adversaries(
     assert f"λ 0.001: JSD {given[0.001][0]:.3f}, TVD {given[0.001][1]:.3f}" in found.here
 
 
+@pytest.mark.parametrize(("nearest", "side"), [(0.07, "against"), (0.059, "for")])
+def test_outputs_that_differ_less_than_those_of_seeds_are_the_same(
+    evidence: Evidence, nearest: float, side: str
+) -> None:
+    given = with_adversaries(evidence, {0.001: (0.1, 0.01), 0.1: (0.5, 0.06)})
+    results = {
+        cell: dataclasses.replace(result, divergence=Divergence(nearest, 0.0, 0.1, 0.1))
+        if cell.kind == "seed"
+        else result
+        for cell, result in given.family.results.items()
+    }
+    family = dataclasses.replace(given.family, results=results)
+    found = verdict(dataclasses.replace(given, family=family), "trained adversaries")
+    assert found.side == side
+    assert f"TVD from {nearest:.3f}" in found.here
+
+
 def test_an_adversary_that_has_not_moved_lends_nothing_to_judge(evidence: Evidence) -> None:
     instances = {**changed(evidence).instances, "mlp_adversary": decided(80)}
     for jsd, side in ((0.3, "cannot tell"), (0.5, "for")):
