@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from fastattnerase.extras import needs
 
 with needs("report"):
     import jinja2
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
 
 MINIMAL = "minimal"  # the ranking that begins with the smallest set, which is framed
 _PLAIN = "random"  # a ranking that tells nothing of a document: it has a curve, but no bars
@@ -73,13 +74,20 @@ class HeatMap:
 @functools.cache
 def _templates() -> jinja2.Environment:
     """Make what reads the templates, once: compiling them takes longer than filling them."""
-    return jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.PackageLoader("fastattnerase.report"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    templates.filters["breakable"] = _breakable
+    return templates
+
+
+def _breakable(name: str) -> Markup:
+    """Let a name that is too long for a line break after `_`, `:` and `.`, and not in a word."""
+    return Markup(re.sub("([_:.])", r"\1<wbr>", str(escape(name))))
 
 
 def render(

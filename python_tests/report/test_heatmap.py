@@ -101,3 +101,9 @@ def test_little_is_known_and_little_is_shown() -> None:
     assert page.of("fae-curve") == []
     assert [found["style"] for found in words(page)] == ["", ""]
     assert Page(render([], ["no"])).of("fae-map") == []
+
+
+def test_a_long_name_breaks_between_its_words() -> None:
+    order = Order("my_module:by<b>", (1, 0), first_flip=1, flip_label=0)
+    shown = render([HeatMap(0, ("a", "b"), (0.2, 0.8), 1, 0.9, (order,))], ["bad", "good"])
+    assert "my_<wbr>module:<wbr>by&lt;b&gt;</th>" in shown
