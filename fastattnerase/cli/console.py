@@ -160,6 +160,12 @@ class TrainingBars(Progress):
         """Begin a bar."""
         return super().add_task(*arguments, left="", **options)
 
+    def stop(self) -> None:
+        """End the bars: nothing is left to estimate, also after an error."""
+        for task in self.tasks:
+            super().update(task.id, left="")
+        super().stop()
+
 
 def _bars() -> Progress:
     return Progress(*_columns(), console=err)

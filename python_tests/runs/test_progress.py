@@ -12,7 +12,7 @@ from studies.serrano_smith.hand_made import HandMade
 from typer.testing import CliRunner
 
 from fastattnerase.cli.app import app
-from fastattnerase.cli.console import Stages
+from fastattnerase.cli.console import Stages, TrainingBars
 from fastattnerase.cli.inputs import LOADING, OPENING
 from fastattnerase.mi.config import COSTS as MEASURING_COSTS
 from fastattnerase.runs.progress import TimeLeft, as_share, tracked
@@ -199,3 +199,17 @@ def test_one_bar_at_a_time_says_what_is_left() -> None:
     with stages:
         stages("b", 0, 1)
     assert stages.bars.tasks == []  # what is not at its end goes on later
+
+
+def test_bars_of_a_training_that_ends_with_an_error_estimate_nothing() -> None:
+    bars = TrainingBars(4)
+
+    def train() -> None:
+        with bars:
+            bars.update(bars.add_task("epochs", total=4), completed=1)
+            assert bars.tasks[0].fields["left"] == "time left unknown yet"
+            raise ValueError("damaged")
+
+    with pytest.raises(ValueError, match="damaged"):
+        train()
+    assert bars.tasks[0].fields["left"] == ""
