@@ -160,7 +160,7 @@ def adversarial_attention(
     optimised together, which changes none of them: derivatives of one know nothing of another.
 
     Args:
-        batch: B instances of T items, one attention head; on the CPU.
+        batch: B instances of T items, one attention head; the search runs where they are.
         search: how.
         progress: told the share of the instances that is done.
 
@@ -225,7 +225,6 @@ def sought(
     wanted = list(range(len(dataset)) if rows is None else rows)
     done = 0
     for batch, logits in model.attention_outputs(chosen(dataset, wanted)):
-        batch = batch.to("cpu")
         count, begun = len(logits), done
 
         def report(share: float, begun: int = begun, count: int = count) -> None:
@@ -328,14 +327,17 @@ def _bucket(
         logits[place, :, :n] = torch.from_numpy(noise)
         items[place, :n] = decoder.items[offsets[i] : offsets[i + 1]]
         weights[place, 0, :n] = torch.from_numpy(own[offsets[i] : offsets[i + 1]])
-    instances = torch.tensor(bucket)
+    device = items.device
+    logits, weights = logits.to(device), weights.to(device)
+    instances = torch.tensor(bucket, device=device)
     target = decoder.probabilities(weights.to(items.dtype) @ items, instances)  # [B, 1, C]
     found = _descend(decoder, logits, items, weights, instances, target, search)  # [B, K, N]
     exact = found.double()
     exact = exact / exact.sum(-1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
     p = decoder.probabilities(exact.to(items.dtype) @ items, instances)  # [B, K, C]
-    tvd = ((p - target).abs().sum(-1) / 2).numpy()  # [B, K]
-    jsd = js_divergences(exact.numpy(), weights.numpy())  # [B, K]
+    tvd = ((p - target).abs().sum(-1) / 2).cpu().numpy()  # [B, K]
+    jsd = js_divergences(exact.cpu().numpy(), weights.cpu().numpy())  # [B, K]
+    found = found.cpu()
     return {
         i: Adversaries(found[place, :, :n].numpy().copy(), jsd[place], tvd[place])
         for place, (i, n) in enumerate(zip(bucket, lengths, strict=True))
@@ -354,9 +356,9 @@ def _descend(
     """Take the steps of the search from logits `[B, K, N]`; give weights `[B, K, N]` float32."""
     items, own, target = items.float(), weights.float(), target.float()
     count = search.count
-    first, second = torch.triu_indices(count, count, 1)  # [P], [P]: pairs, each once
-    belongs = torch.zeros(count, len(first))  # [K, P]
-    belongs[first, torch.arange(len(first))] = belongs[second, torch.arange(len(first))] = 1
+    first, second = torch.triu_indices(count, count, 1, device=logits.device)  # [P]: pairs, once
+    ks = torch.arange(count, device=logits.device)[:, None]  # [K, 1]
+    belongs = ((ks == first) | (ks == second)).float()  # [K, P]
     tiny = torch.finfo(torch.float32).tiny
     optimiser = torch.optim.Adam([logits], lr=_RATE, amsgrad=True)
     for _ in range(search.steps):
