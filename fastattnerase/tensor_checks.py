@@ -26,7 +26,10 @@ def shape_of(tensor: Tensor) -> str:
 
 def check_tensor(name: str, tensor: Tensor, dtype: torch.dtype | None = None) -> None:
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name}: given {type(tensor).__name__}, needed a tensor")
+        kind = type(tensor).__name__
+        way = {"ndarray": "from_numpy", "list": "tensor"}.get(kind)
+        made = f", as torch.{way}({name}) makes" if way else ""
+        raise TypeError(f"{name}: given {kind}, needed a tensor{made}")
     if tensor.is_nested:
         raise TypeError(
             f"{name}: given a nested tensor, needed a plain one; AttentionBatch.from_list takes "

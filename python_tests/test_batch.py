@@ -186,7 +186,16 @@ def test_binary_head_is_the_sigmoid_model():
 @pytest.mark.parametrize(
     ("error", "changes", "message"),
     [
-        (TypeError, {"values": [[1.0]]}, "values: given list, needed a tensor"),
+        (
+            TypeError,
+            {"values": [[1.0]]},
+            "values: given list, needed a tensor, as torch.tensor(values) makes",
+        ),
+        (
+            TypeError,
+            {"values": W.numpy()},
+            "values: given ndarray, needed a tensor, as torch.from_numpy(values) makes",
+        ),
         (
             TypeError,
             {"values": torch.ones(5, 2).long()},
