@@ -119,15 +119,17 @@ def test_no_module_imports_one_that_imports_it() -> None:
     assert knots(module_graph(PACKAGE)) == []
 
 
-def test_only_commands_know_a_study() -> None:
+def test_only_commands_and_what_is_made_of_studies_know_a_study() -> None:
+    # `debate` asks the tests of several studies of one text.
     rooms = room_graph(module_graph(PACKAGE))
     found = {
         (room, target)
-        for room in rooms.keys() - {"cli", "reproduce", "studies"}
+        for room in rooms.keys() - {"cli", "debate", "reproduce", "studies"}
         for target in rooms[room]
         if target.startswith("studies.")
     }
     assert found == set()
+    assert {room for room in rooms if "debate" in rooms[room]} == {"cli"}
 
 
 def test_no_file_is_longer_than_500_lines() -> None:

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fastattnerase.explanation.records import Course
+from fastattnerase.explanation.course import Course
 from fastattnerase.report.heatmap import MINIMAL, HeatMap, Order, render
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from fastattnerase.explanation.course import Course, Floats, Ints
 from fastattnerase.extras import needs
 from fastattnerase.status import Status
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 else:
     # Hints that are read at run time say Any: what they name is imported when it is used.
     DataFrame = Any
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _SHOWN = 60  # characters of a smallest set in a line
 
@@ -53,22 +51,6 @@ class SmallestSet(NamedTuple):
     items: tuple[str, ...]
     positions: tuple[int, ...]
     decision: str
-
-
-class Course(NamedTuple):
-    """What erasing items one after another does, of `n` items.
-
-    Attributes:
-        order: `[n]`, int64, indices of the items as they are erased.
-        curve: `[n + 1]`, float64: the probability of the decision's class after 0 … n of them.
-        decisions: likewise, the class decided for, None where something is not finite.
-        decision_curve: likewise, the probability of that class.
-    """
-
-    order: Ints
-    curve: Floats
-    decisions: tuple[str | None, ...]
-    decision_curve: Floats
 
 
 @dataclass(frozen=True, eq=False, repr=False)
