@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from fastattnerase.choices import BackendName
+from fastattnerase.explanation.course import Course
 from fastattnerase.explanation.inputs import (
     Items,
     Text,
@@ -17,13 +18,7 @@ from fastattnerase.explanation.inputs import (
     cut_text,
     find_model,
 )
-from fastattnerase.explanation.records import (
-    Course,
-    Explanation,
-    Flip,
-    SmallestSet,
-    TextExplanation,
-)
+from fastattnerase.explanation.records import Explanation, Flip, SmallestSet, TextExplanation
 from fastattnerase.ops import Sweep, sweep
 from fastattnerase.status import Status
 
