@@ -35,6 +35,7 @@ from fastattnerase.models import (
     save_model,
     train,
 )
+from fastattnerase.models.published import data_cost, pair
 from fastattnerase.models.storage import write_tensors
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
@@ -43,7 +44,6 @@ from fastattnerase.runs.undrawn import Reporting
 from fastattnerase.runs.workspace import Record, Report, Unit, Workspace
 from fastattnerase.statistics.shares import accuracy_beside, f1, majority
 from fastattnerase.studies.jain_wallace.options import Cell, Options
-from fastattnerase.studies.jain_wallace.paper import data_set
 
 with needs("report"):
     import pandas as pd
@@ -124,7 +124,7 @@ class Cells(Workspace):
             f"data/{dataset}",
             partial(self._prepare, dataset),
             partial(self._data_state, dataset),
-            cost=0.2 * data_set(dataset).cost,
+            cost=data_cost(dataset),
         )
 
     def model_unit(self, cell: Cell) -> Unit:
@@ -224,7 +224,7 @@ class Cells(Workspace):
     def load_data(self, dataset: str) -> tuple[PreparedCorpus, DataConfig]:
         """Load the prepared data of a data set, with the word vectors."""
         folder = self.folder(f"data/{dataset}") / "prepared"
-        return read_prepared(folder, vectors=self.options.vectors_of(dataset))
+        return read_prepared(folder, vectors=self.options.vectors_on(dataset))
 
     def run(self, unit: Unit, report: Report) -> Record:
         """Do a unit and write its record; a checkpoint is of no use then."""
@@ -330,11 +330,11 @@ class Cells(Workspace):
 
     def search(self, cell: Cell) -> Search:
         """Say how adversaries of a cell's model are sought."""
-        o, about = self.options, data_set(cell.dataset)
+        o, query = self.options, pair(cell.dataset) is not None
         return published_search(
             o.adversary_rule,
-            one_logit=not about.query,
-            query=about.query,
+            one_logit=not query,
+            query=query,
             count=o.adversaries,
             steps=o.adversary_steps,
             seed=cell.seed,
@@ -344,7 +344,8 @@ class Cells(Workspace):
         """Seek adversarial attention; select by the code's limit and by the paper's."""
         model, prepared = self._load(cell)
         rows = evenly(len(prepared.test), self.options.adversary_instances)
-        limits = {rule: published_limit(rule, query=data_set(cell.dataset).query) for rule in RULES}
+        query = pair(cell.dataset) is not None
+        limits = {rule: published_limit(rule, query=query) for rule in RULES}
         table: list[dict[str, Any]] = []
         weights: dict[str, list[torch.Tensor]] = {name: [] for name in ("own", *RULES)}
         for one, own, found in sought(

@@ -10,23 +10,21 @@ from typing import Any, Literal
 from fastattnerase.choices import BackendName
 from fastattnerase.fields import wrong_choices
 from fastattnerase.models.config import ModelConfig
+from fastattnerase.models.published import model_cost, pair
 from fastattnerase.models.train_config import (
     TrainConfig,
     jain_wallace_pair_training,
     jain_wallace_training,
 )
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.studies.jain_wallace.paper import DATA_SETS, data_set
+from fastattnerase.studies.jain_wallace.paper import DATA_SETS
 
 ENCODERS = ("bilstm", "cnn", "mlp")
 ATTENTIONS = ("additive", "dot")
 DATASETS = ("sst", "imdb_5k", "ag_news", "20news_sports", "psytar")
 _MOST_SEED = 2**31 - 1
-_ENCODER_COSTS = {"bilstm": 2.0, "cnn": 1.2, "mlp": 0.6}  # time of a model, relative
 _CNN_WIDTHS = (1, 3, 5, 7)
-_BATCH_SIZES = {"SNLI": 128, "CNN": 90, "bAbI 1": 50, "bAbI 2": 50, "bAbI 3": 50}
 _BABI_SHARE = 4  # by which models of bAbI are narrower
-_BABI_EMBEDDING = 50
 
 
 @dataclass(frozen=True)
@@ -152,27 +150,28 @@ class Options:
         """Configure the model of a cell."""
         from fastattnerase.models.wen import jain_wallace_model
 
-        about = data_set(cell.dataset)
+        of_pair = pair(cell.dataset)
+        share = _BABI_SHARE if is_babi(cell.dataset) else 1
         config = jain_wallace_model(
             cell.encoder,
             cell.attention,
-            embedding_size=_BABI_EMBEDDING if about.babi else self.embedding_size,
-            hidden_size=self.hidden_size // _BABI_SHARE if about.babi else self.hidden_size,
-            channels=self.channels // _BABI_SHARE if about.babi else self.channels,
+            embedding_size=(of_pair and of_pair.embedding_size) or self.embedding_size,
+            hidden_size=self.hidden_size // share,
+            channels=self.channels // share,
             cnn_widths=_CNN_WIDTHS,
-            decoder=self.decoder if about.query else None,
+            decoder=None if of_pair is None else self.decoder,
             seed=cell.seed,
         )
         return replace(config, attention_scaled=True)
 
     def training(self, cell: Cell) -> TrainConfig:
         """Configure the training of a cell's model."""
-        about = data_set(cell.dataset)
-        if not about.query:
+        of_pair = pair(cell.dataset)
+        if of_pair is None:
             return jain_wallace_training(epochs=self.epochs, seed=cell.seed)
         return jain_wallace_pair_training(
-            epochs=self.babi_epochs if about.babi else self.query_epochs,
-            batch_size=_BATCH_SIZES.get(about.name, 100),
+            epochs=self.babi_epochs if is_babi(cell.dataset) else self.query_epochs,
+            batch_size=of_pair.batch_size,
             seed=cell.seed,
         )
 
@@ -185,21 +184,21 @@ class Options:
 
         Of the word vectors the file's name: where it lies makes no other numbers.
         """
-        about = data_set(cell.dataset)
         names = ["channels" if cell.encoder == "cnn" else "hidden_size"]
-        names.append("babi_epochs" if about.babi else "query_epochs" if about.query else "epochs")
-        if about.query:
-            names.append("decoder")
-        if self.vectors is None and not about.babi:
+        if pair(cell.dataset) is None:
+            names.append("epochs")
+        else:
+            names += ["babi_epochs" if is_babi(cell.dataset) else "query_epochs", "decoder"]
+        if self.vectors is None and not is_babi(cell.dataset):
             names.append("embedding_size")
         used = {name: getattr(self, name) for name in names}
-        vectors = self.vectors_of(cell.dataset)
+        vectors = self.vectors_on(cell.dataset)
         used["vectors"] = None if vectors is None else Path(vectors).name
         return used | dataclasses.asdict(cell)
 
-    def vectors_of(self, dataset: str) -> str | None:
+    def vectors_on(self, dataset: str) -> str | None:
         """Give the word vectors of a data set: bAbI has none, as published."""
-        return None if data_set(dataset).babi else self.vectors
+        return None if is_babi(dataset) else self.vectors
 
     def used_for(self, test: str) -> dict[str, Any]:
         """Give the options that the results of a test depend on, beside its model."""
@@ -211,6 +210,12 @@ class Options:
             ),
         }[test]  # fmt: skip
         return {name: getattr(self, name) for name in names}
+
+
+def is_babi(dataset: str) -> bool:
+    """Say whether a data set is a bAbI task, of whose models the sizes are published."""
+    of_pair = pair(dataset)
+    return of_pair is not None and of_pair.embedding_size is not None
 
 
 @dataclass(frozen=True)
@@ -250,4 +255,4 @@ class Cell:
     @property
     def cost(self) -> float:
         """How long its training takes, relative to others."""
-        return data_set(self.dataset).cost * _ENCODER_COSTS[self.encoder]
+        return model_cost(self.dataset, self.encoder)

@@ -169,42 +169,36 @@ class DataSet:
         note: How it differs from the paper's of that name; empty where it does not.
         words: Words of the published vocabulary, that of the released code; None for none.
         test: Published test documents, class 0 and 1.
-        query: Whether there is a second text, the query.
-        babi: Whether it is one of the bAbI tasks, whose models are smaller.
-        cost: Duration of a model relative to one of SST.
     """
 
     name: str = ""
     note: str = ""
     words: int | None = None
     test: str = ""
-    query: bool = False
-    babi: bool = False
-    cost: float = 1.0
 
 
-def _reported(name: str, note: str = "", *, query: bool = False, cost: float = 1.0) -> DataSet:
-    return DataSet(name, note, *_DATA[name], query, name.startswith("bAbI"), cost)
+def _reported(name: str, note: str = "") -> DataSet:
+    return DataSet(name, note, *_DATA[name])
 
 
 # By the name of the preset in `data.presets`. Other presets have no published numbers.
 DATA_SETS = {
     "sst": _reported("SST"),
-    "imdb": _reported("IMDB", cost=20.0),
-    "imdb_official": _reported("IMDB", cost=20.0),
-    "imdb_5k": _reported("IMDB", "5,000 of the reviews", cost=3.5),
-    "ag_news": _reported("AG News", "rows of the official test file", cost=0.8),
-    "ag_news_official": _reported("AG News", cost=10.0),
-    "20news_sports": _reported("20News", "another split", cost=1.2),
+    "imdb": _reported("IMDB"),
+    "imdb_official": _reported("IMDB"),
+    "imdb_5k": _reported("IMDB", "5,000 of the reviews"),
+    "ag_news": _reported("AG News", "rows of the official test file"),
+    "ag_news_official": _reported("AG News"),
+    "20news_sports": _reported("20News", "another split"),
     "psytar": _reported("ADR", "posts about drugs in place of the tweets"),
     "adr": _reported("ADR"),
-    "anemia": _reported("Anemia", cost=30.0),
-    "diabetes": _reported("Diabetes", cost=40.0),
-    "snli": _reported("SNLI", query=True, cost=4.0),
-    "babi_1": _reported("bAbI 1", "1,000 questions", query=True, cost=1.5),
-    "babi_2": _reported("bAbI 2", "1,000 questions", query=True, cost=3.0),
-    "babi_3": _reported("bAbI 3", "1,000 questions", query=True, cost=8.0),
-    "cnn": _reported("CNN", query=True, cost=100.0),
+    "anemia": _reported("Anemia"),
+    "diabetes": _reported("Diabetes"),
+    "snli": _reported("SNLI"),
+    "babi_1": _reported("bAbI 1", "1,000 questions"),
+    "babi_2": _reported("bAbI 2", "1,000 questions"),
+    "babi_3": _reported("bAbI 3", "1,000 questions"),
+    "cnn": _reported("CNN"),
 }
 
 

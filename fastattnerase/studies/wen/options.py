@@ -12,6 +12,7 @@ from fastattnerase.choices import FixedAttention
 from fastattnerase.fields import wrong_choices
 from fastattnerase.mi.config import Config
 from fastattnerase.models.config import ModelConfig
+from fastattnerase.models.published import model_cost, pair
 from fastattnerase.models.train_config import (
     TrainConfig,
     jain_wallace_pair_training,
@@ -40,7 +41,6 @@ ADVERSARY_SEED = 2_000_003
 _MOST_SEED = 2**63 - 1 - ADVERSARY_SEED
 
 CELLS = "cells"  # the folder of all cells
-_ENCODER_COSTS = {"bilstm": 2.0, "cnn": 1.2, "mlp": 0.6}  # time of a model, relative
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Options:
             raise RunError(f"strength: given {self.strength}, needed a number from 0")
         if not 0 < self.tvd < math.inf:
             raise RunError(f"tvd: given {self.tvd}, needed a number above 0")
-        pairs = [name for name in self.small_datasets if data_set(name).pair is not None]
+        pairs = [name for name in self.small_datasets if pair(name) is not None]
         if pairs and "adversary" in self.studies:
             raise RunError(
                 f"small_datasets: given {', '.join(pairs)}, of two texts, with the study adversary "
@@ -233,16 +233,16 @@ class Options:
         """Configure the model of a cell."""
         from fastattnerase.models.wen import jain_wallace_model
 
-        pair = data_set(cell.dataset).pair
-        hidden = None if pair is None else pair.hidden_size
+        of_pair = pair(cell.dataset)
+        hidden = None if of_pair is None else of_pair.hidden_size
         config = jain_wallace_model(
             cell.encoder,
             cell.attention,
             cell.mechanism,
-            embedding_size=(pair and pair.embedding_size) or self.embedding_size,
+            embedding_size=(of_pair and of_pair.embedding_size) or self.embedding_size,
             hidden_size=hidden or self.hidden_size,
             channels=self.channels if hidden is None else hidden // 4,
-            decoder=None if pair is None else self.decoder,
+            decoder=None if of_pair is None else self.decoder,
             seed=cell.seed,
         )
         return replace(
@@ -258,10 +258,10 @@ class Options:
 
     def training(self, cell: Cell) -> TrainConfig:
         """Configure the training of all models but adversaries."""
-        pair = data_set(cell.dataset).pair
-        if pair is not None:
+        of_pair = pair(cell.dataset)
+        if of_pair is not None:
             return jain_wallace_pair_training(
-                epochs=self.max_epochs(cell), batch_size=pair.batch_size, seed=cell.seed
+                epochs=self.max_epochs(cell), batch_size=of_pair.batch_size, seed=cell.seed
             )
         return replace(
             jain_wallace_training(epochs=self.epochs, seed=cell.seed),
@@ -303,15 +303,15 @@ class Options:
 
     def max_epochs(self, cell: Cell) -> int:
         """Give the epochs after which the training of a cell's model stops in any case."""
-        pair = data_set(cell.dataset).pair
-        if pair is not None:
-            return self.pair_epochs or pair.epochs
+        of_pair = pair(cell.dataset)
+        if of_pair is not None:
+            return self.pair_epochs or of_pair.epochs
         return self.adversary_epochs if cell.variant == "adversary" else self.epochs
 
     def vectors_on(self, dataset: str) -> str | None:
         """Give the file of word vectors of a data set; words of bAbI have none."""
-        pair = data_set(dataset).pair
-        return None if pair is not None and pair.embedding_size is not None else self.vectors
+        of_pair = pair(dataset)
+        return None if of_pair is not None and of_pair.embedding_size else self.vectors
 
     def used_for_data(self) -> dict[str, Any]:
         """Give the options that the prepared data depend on."""
@@ -343,15 +343,15 @@ class Options:
             unused |= {"kmeans_seeds", "permutations"}
         if cell.variant != "adversary":
             unused |= {"adversary_epochs", "adversary_patience", "strength", "tvd"}
-        pair = data_set(cell.dataset).pair
-        if pair is None:
+        of_pair = pair(cell.dataset)
+        if of_pair is None:
             unused |= {"decoder", "pair_epochs"}
         else:
             unused |= {"epochs", "selection", "class_weights", "attention_weight_decay"}
             unused |= {"scaled_dot"} | ({"attention_size"} if cell.attention == "dot" else set())
             options["pair_epochs"] = self.max_epochs(cell)
-            options["embedding_size"] = pair.embedding_size or self.embedding_size
-            if pair.hidden_size is not None:
+            options["embedding_size"] = of_pair.embedding_size or self.embedding_size
+            if of_pair.hidden_size is not None:
                 unused |= {"hidden_size", "channels"}
         vectors = self.vectors_on(cell.dataset)
         options["vectors"] = vectors if vectors is None else Path(vectors).name
@@ -384,8 +384,7 @@ class Cell:
     def cost(self) -> float:
         """How long it takes, roughly, against others."""
         several = {"adversary": 5.0, "normal": 1.4 if self.mechanism == "gumbel" else 1.0}
-        model = _ENCODER_COSTS[self.encoder] * several.get(self.variant, 1.0)
-        return data_set(self.dataset).cost * model
+        return model_cost(self.dataset, self.encoder) * several.get(self.variant, 1.0)
 
     @property
     def is_repeated(self) -> bool:

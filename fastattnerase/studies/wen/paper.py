@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 NAN = math.nan
 
@@ -140,26 +140,6 @@ class Adversary:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """How Jain & Wallace train on a data set of two texts, which Wen et al. say nothing else of.
-
-    Attributes:
-        task: `QA` or `NLI`, rows of table 5.
-        epochs: Of a model.
-        batch_size: Documents of a batch.
-        hidden_size: Units of each direction of the BiLSTM and of the MLP, four times the filters
-            of each width of the CNN; None where the options say.
-        embedding_size: Width of random word embeddings; None where options or vectors say.
-    """
-
-    task: str
-    epochs: int
-    batch_size: int
-    hidden_size: int | None = None
-    embedding_size: int | None = None
-
-
-@dataclass(frozen=True)
 class DataSet:
     """A data set of the studies with the paper's numbers for it; NaN where there are none.
 
@@ -172,8 +152,6 @@ class DataSet:
         strength: λ, the weight of the adversary's divergence, as published; None for none.
         needed: Least accuracy of a seed that agrees with the paper's, given narrower word vectors
             and another split; NaN where none is asked for.
-        cost: Duration of a model relative to one of SST.
-        pair: How models are trained where it has two texts; None for one.
     """
 
     name: str = ""
@@ -183,18 +161,9 @@ class DataSet:
     adversary: Adversary = field(default_factory=Adversary)
     strength: float | None = None
     needed: float = NAN
-    cost: float = 1.0
-    pair: Pair | None = None
-
-    @property
-    def task(self) -> str:
-        """The task of a data set of two texts, `QA` or `NLI`; empty for one."""
-        return "" if self.pair is None else self.pair.task
 
 
-def _reported(
-    name: str, needed: float = NAN, cost: float = 1.0, pair: Pair | None = None
-) -> DataSet:
+def _reported(name: str, needed: float = NAN) -> DataSet:
     """Collect the paper's numbers for one of its data sets."""
     accuracy, tvd, jsd = (number("Table 3", name, own) for own in ("accuracy", "tvd", "jsd"))
     strength = number("Table 3", name, "strength")
@@ -206,26 +175,19 @@ def _reported(
         Adversary(accuracy, tvd, jsd, number("Table 4", name, "delta")),
         strength=None if math.isnan(strength) else strength,
         needed=needed,
-        cost=cost,
-        pair=pair,
     )
 
 
 # By the name of the preset in `data.presets`. Other presets have no published numbers.
 DATA_SETS = {
     "sst": _reported("SST", needed=0.78),
-    "imdb": _reported("IMDB", cost=20.0),
-    # A part of IMDB, with the numbers of the whole.
-    "imdb_5k": replace(_reported("IMDB"), cost=3.5),
-    "ag_news": _reported("AG News", needed=0.90, cost=0.8),
+    "imdb": _reported("IMDB"),
+    "imdb_5k": _reported("IMDB"),  # a part of IMDB, with the numbers of the whole
+    "ag_news": _reported("AG News", needed=0.90),
     "20news_sports": _reported("20News", needed=0.85),
     "psytar": _reported("ADR"),  # posts about drugs, with the numbers of the paper's tweets
-    "snli": _reported("SNLI", needed=0.50, cost=4.0, pair=Pair("NLI", 25, 128)),
-    **{
-        f"babi_{task}": _reported(f"bAbI {task}", cost=cost, pair=Pair("QA", 100, 50, 32, 50))
-        for task, cost in ((1, 1.5), (2, 4.0), (3, 12.0))
-    },
-    "cnn": DataSet(cost=500.0, pair=Pair("QA", 25, 90)),
+    "snli": _reported("SNLI", needed=0.50),
+    **{f"babi_{task}": _reported(f"bAbI {task}") for task in (1, 2, 3)},
 }
 
 # Mean weighted tau over the paper's data sets by encoder (empty: all three) and attention.

@@ -13,6 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from fastattnerase import mi
+from fastattnerase.models.published import task_of
 from fastattnerase.studies.wen.null_tables import (
     ClusterRow,
     DataRow,
@@ -449,13 +450,13 @@ def gumbel_counts(gumbel: Sequence[GumbelRow]) -> list[GumbelCounts]:
     Those of two texts are counted by their task, as in the paper.
     """
     rows = []
-    tasks = [of for row in gumbel if (of := data_set(row.softmax.cell.dataset).task)]
+    tasks = [of for row in gumbel if (of := task_of(row.softmax.cell.dataset))]
     for task, attention in product(("", *dict.fromkeys(tasks)), (*ATTENTIONS, "all")):
         group = [
             row
             for row in gumbel
             if attention in ("all", row.softmax.cell.attention)
-            and data_set(row.softmax.cell.dataset).task == task
+            and task_of(row.softmax.cell.dataset) == task
         ]
         if group:
             rows.append(

@@ -31,6 +31,7 @@ from fastattnerase.models import (
 from fastattnerase.models.adversary import adversary_objective
 from fastattnerase.models.fixed_attention import fixed_attention
 from fastattnerase.models.predictions import Predictions
+from fastattnerase.models.published import data_cost
 from fastattnerase.models.untrained import has_parameters, with_untrained_attention
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
@@ -47,7 +48,6 @@ from fastattnerase.studies.wen.options import (
     Cell,
     Options,
 )
-from fastattnerase.studies.wen.paper import data_set
 from fastattnerase.studies.wen.results import (
     CellResult,
     DataResult,
@@ -150,7 +150,7 @@ class Wen(Workspace):
             f"data/{dataset}",
             partial(self._prepare, dataset),
             partial(self._data_state, dataset),
-            cost=0.2 * data_set(dataset).cost,
+            cost=data_cost(dataset),
         )
 
     def unit_of(self, cell: Cell) -> Unit:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastattnerase.extras import needs
+from fastattnerase.models.published import pair
 from fastattnerase.statistics.shares import hardly_better
-from fastattnerase.studies.wiegreffe_pinter.paper import pair, uniform_is_worse
+from fastattnerase.studies.wiegreffe_pinter.paper import uniform_is_worse
 
 with needs("report"):
     import pandas as pd

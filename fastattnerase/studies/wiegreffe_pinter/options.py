@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastattnerase.models.config import ModelConfig
+from fastattnerase.models.published import model_cost, pair
 from fastattnerase.models.train_config import (
     TrainConfig,
     jain_wallace_pair_training,
@@ -19,9 +20,6 @@ from fastattnerase.studies.wiegreffe_pinter.paper import (
     BASE_SEED,
     LENDER,
     SEEDS,
-    Pair,
-    cost,
-    pair,
     strength,
 )
 
@@ -36,7 +34,6 @@ CELLS = "cells"  # the folder of all cells
 # Added to a seed for initial values that are not the base model's; seeds leave room for it.
 ADVERSARY_SEED = 2_000_003
 _MOST_SEED = 2**63 - 1 - ADVERSARY_SEED
-_ENCODER_COSTS = {"bilstm": 2.0, "cnn": 1.2, "mlp": 0.6}  # time of a model, relative
 
 
 @dataclass(frozen=True)
@@ -207,13 +204,13 @@ class Options:
         from fastattnerase.models.wen import jain_wallace_model
 
         is_mlp, is_uniform = cell.kind in DIAGNOSTIC, cell.kind in ("uniform", "mlp_uniform")
-        of_pair = pair(cell.dataset) or Pair(0, 0)
+        of_pair = pair(cell.dataset)
         config = jain_wallace_model(
             "mlp" if is_mlp else cell.encoder,
             cell.attention,
-            embedding_size=of_pair.embedding_size or self.embedding_size,
-            hidden_size=of_pair.hidden_size or self.hidden_size,
-            decoder="tanh" if pair(cell.dataset) else None,
+            embedding_size=(of_pair and of_pair.embedding_size) or self.embedding_size,
+            hidden_size=(of_pair and of_pair.hidden_size) or self.hidden_size,
+            decoder="tanh" if of_pair else None,
             seed=cell.seed + (ADVERSARY_SEED if cell.is_adversary else 0),
         )
         return replace(config, attention="uniform") if is_uniform else config
@@ -311,7 +308,7 @@ class Cell:
         """How long it takes, roughly, against others."""
         encoder = "mlp" if self.kind in DIAGNOSTIC else self.encoder
         times = (self.epochs or 8) / 8 if self.is_adversary else 1.0
-        return cost(self.dataset) * _ENCODER_COSTS[encoder] * times
+        return model_cost(self.dataset, encoder) * times
 
     def needs(self, base_seed: int) -> tuple[Cell, ...]:
         """Give the cells whose models it needs: the base model, or who lends weights."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from fastattnerase.models.published import pair
+
 NAN = math.nan
 
 # Where a number comes from. Those of the paper were written down from memory and wait to be
@@ -98,59 +100,20 @@ SOURCES = {
     RELEASED: "Jain and Wallace 2019, from their released result tables",
 }
 
-# The paper's name of a data set, by its preset in `data.presets`, and how long a model takes
-# against one of SST. Of a part of IMDB the numbers of the whole are shown.
+# The paper's name of a data set, by its preset in `data.presets`. Of a part of IMDB the numbers of
+# the whole are shown.
 _NAMES = {
-    "sst": ("SST", 1.0),
-    "imdb": ("IMDB", 20.0),
-    "imdb_5k": ("IMDB", 3.5),
-    "imdb_official": ("IMDB", 25.0),
-    "ag_news": ("AG News", 0.8),
-    "ag_news_official": ("AG News", 9.0),
-    "20news_sports": ("20News", 1.0),
-    "20news_official": ("20News", 1.0),
-    "diabetes": ("Diabetes", 60.0),
-    "anemia": ("Anemia", 30.0),
-    "snli": ("", 4.0),
-    "babi_1": ("", 1.0),
-    "babi_2": ("", 3.0),
-    "babi_3": ("", 10.0),
-    "cnn": ("", 500.0),
+    "sst": "SST",
+    "imdb": "IMDB",
+    "imdb_5k": "IMDB",
+    "imdb_official": "IMDB",
+    "ag_news": "AG News",
+    "ag_news_official": "AG News",
+    "20news_sports": "20News",
+    "20news_official": "20News",
+    "diabetes": "Diabetes",
+    "anemia": "Anemia",
 }
-
-
-@dataclass(frozen=True)
-class Pair:
-    """How Jain & Wallace train on a data set of two texts.
-
-    Attributes:
-        epochs: of a model.
-        batch_size: documents of a batch.
-        hidden_size: units of each direction of the BiLSTM; None where the option says.
-        embedding_size: width of random word embeddings; None where the option or the vectors say.
-    """
-
-    epochs: int
-    batch_size: int
-    hidden_size: int | None = None
-    embedding_size: int | None = None
-
-
-_PAIRS = {
-    "snli": Pair(25, 128),
-    "cnn": Pair(25, 90),
-    **{f"babi_{task}": Pair(100, 50, 32, 50) for task in (1, 2, 3)},
-}
-
-
-def pair(dataset: str) -> Pair | None:
-    """Give how a data set of two texts is trained on; None for one of a single text.
-
-    Example:
-        >>> pair("babi_1").epochs, pair("sst")
-        (100, None)
-    """
-    return _PAIRS.get(dataset)
 
 
 def number(table: str, dataset: str, column: str) -> float:
@@ -160,7 +123,7 @@ def number(table: str, dataset: str, column: str) -> float:
         >>> number("Table 3", "sst", "adversary"), number("Table 3", "ag_news", "uniform")
         (0.592, nan)
     """
-    return _NUMBERS.get((table, _NAMES.get(dataset, ("",))[0], column), NAN)
+    return _NUMBERS.get((table, _NAMES.get(dataset, ""), column), NAN)
 
 
 def strength(dataset: str) -> float | None:
@@ -187,10 +150,5 @@ def uniform_is_worse(dataset: str) -> bool | None:
     """
     if pair(dataset) is not None:
         return True
-    name = _NAMES.get(dataset, ("",))[0]
+    name = _NAMES.get(dataset, "")
     return None if name not in _TABLE_2 else name in _TABLE_3
-
-
-def cost(dataset: str) -> float:
-    """Give how long a model takes, against one of SST."""
-    return _NAMES.get(dataset, ("", 1.0))[1]

@@ -9,10 +9,10 @@ from typing import Any
 
 from fastattnerase.data import DataConfig, PreparedCorpus
 from fastattnerase.data.presets import read_prepared, write_preset
+from fastattnerase.models.published import data_cost
 from fastattnerase.runs.workspace import Report, Unit
 from fastattnerase.studies.wiegreffe_pinter.cells import Cells
 from fastattnerase.studies.wiegreffe_pinter.options import DIAGNOSTIC, Cell, Options
-from fastattnerase.studies.wiegreffe_pinter.paper import cost
 
 
 class WiegreffePinter(Cells):
@@ -89,7 +89,7 @@ class WiegreffePinter(Cells):
             f"data/{dataset}",
             partial(self._prepare, dataset),
             partial(self._data_state, dataset),
-            cost=0.2 * cost(dataset),
+            cost=data_cost(dataset),
         )
 
     def _data_state(self, dataset: str) -> dict[str, Any]:
