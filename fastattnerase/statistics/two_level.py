@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -14,6 +15,9 @@ from fastattnerase.statistics.bootstrap import UNDEFINED, Bootstrap, Estimate
 from fastattnerase.statistics.resampled import Counts, Floats, Summary
 
 Statistic = Literal["share", "mean", "q1", "median", "q3"]
+
+_FINER = 10  # times as many resamples for levels as for intervals
+_KEPT = 1 << 27  # counts of instances in all resamples that levels are made of, at most
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,25 @@ class SeedBootstrap(Bootstrap):
             resamples=self.resamples,
             confidence=self.confidence,
             tell=self._tell,
+        )
+
+    @cached_property
+    def finer(self) -> SeedBootstrap:
+        """Give the bootstrap of the same rows with ten times the resamples, for levels.
+
+        A level is `2 / (R + 1)` at least, and corrected for many tests that times their number.
+        There are fewer resamples where so many would not fit what is kept of them.
+
+        Example:
+            >>> SeedBootstrap((2, 2), seed=0, resamples=99).finer.resamples
+            990
+        """
+        most = _KEPT // max(1, sum(self.sizes))
+        return SeedBootstrap(
+            self.sizes,
+            seed=self.seed,
+            resamples=max(self.resamples, min(_FINER * self.resamples, most)),
+            confidence=self.confidence,
         )
 
     def difference(

@@ -221,7 +221,7 @@ def _test(first: NDArray[np.bool_], second: NDArray[np.bool_], bootstrap: Bootst
     """Test which of two happens in more instances; of several seeds by the bootstrap's level."""
     test = compare(int(first.sum()), int(second.sum()))
     if isinstance(bootstrap, SeedBootstrap) and len(first):
-        p = bootstrap.against(first.astype(np.float64) - second, 0.0).p
+        p = bootstrap.finer.against(first.astype(np.float64) - second, 0.0).p
         assert p is not None  # a mean of numbers is one
         return test._replace(p_mcnemar=p, p_sign=p, exact=False)
     return test

@@ -18,9 +18,6 @@ from fastattnerase.studies.serrano_smith.result import Result
 with needs("text"):
     import pandas as pd
 
-_FINER = 10  # times as many resamples as for intervals: corrected for many tests, levels get larger
-_COUNTS = 1 << 27  # of the instances of all resamples: as many as a bootstrap keeps
-
 
 class Levels:
     """Two-sided levels of the comparisons that findings make on a run.
@@ -43,13 +40,12 @@ class Levels:
         self._result = result
         self._medians: dict[str, Floats] = {}
         config = result.run.config
-        most = _COUNTS // max(1, result.counts.instances)
         self._bootstrap = SeedBootstrap(
             seed_sizes(result),
             seed=config.seed,
-            resamples=max(config.resamples, min(_FINER * config.resamples, most)),
+            resamples=config.resamples,
             confidence=config.confidence,
-        )
+        ).finer
 
     def forget(self) -> None:
         """Drop the resamples, which are large; the medians that were asked for stay."""
