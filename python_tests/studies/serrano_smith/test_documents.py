@@ -169,7 +169,7 @@ def test_many_models_begin_with_one_figure(result: Result, tmp_path: Path) -> No
     [start] = [place for place, at in enumerate(page.elements) if at[1].get("id") == "short"]
     [stop] = [place for place, at in enumerate(page.elements) if at[1].get("id") == "documents"]
     opening = [tag for tag, _ in page.elements[start:stop]]
-    assert opening.count("figure") == opening.count("img") == 1
+    assert opening.count("figure") == opening.count("svg") == 1
     assert len(page.of("verdict")) == 5
     assert len(page.of("fae-maps")) == 5
 
