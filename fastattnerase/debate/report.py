@@ -69,7 +69,7 @@ def build(debate: Debate, folder: Path) -> tuple[Path, list[Point]]:
         title=about.title,
         classes=about.classes,
         documents={split: sum(n.values()) for split, n in about.documents.items()},
-        left_out=", ".join(f"{n:,} {why}" for why, n in about.left_out.items()) or "none",
+        left_out=about.left_out,
         accuracy=f"{base.accuracy:.3f}",
         majority=f"{base.majority or 0:.3f}",
         encoder=debate.options.encoder,

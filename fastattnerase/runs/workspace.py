@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -101,6 +102,7 @@ class Workspace(ABC):
     """
 
     record_name: ClassVar[str] = "done.json"
+    scratch: ClassVar[tuple[str, ...]] = ()  # folders of a unit that go once it is done
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -162,13 +164,14 @@ class Workspace(ABC):
         folder = self.folder(unit.key)
         folder.mkdir(parents=True, exist_ok=True)
         with alone(folder, wait=True):  # a killed call's child may work there for a moment
-            before = self.done(unit)
-            if before is not None:
-                return before
-            started = time.monotonic()
-            numbers = dict(unit.make(folder, report))
-            record = Record(time.monotonic() - started, numbers)
-            rundir.write_json(folder / self.record_name, self.write_record(unit, record))
+            record = self.done(unit)
+            if record is None:
+                started = time.monotonic()
+                numbers = dict(unit.make(folder, report))
+                record = Record(time.monotonic() - started, numbers)
+                rundir.write_json(folder / self.record_name, self.write_record(unit, record))
+            for name in self.scratch:
+                shutil.rmtree(folder / name, ignore_errors=True)  # not every unit has them
             return record
 
     # --- what the files hold ---------------------------------------------------------------------

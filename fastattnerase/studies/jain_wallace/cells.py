@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +24,7 @@ from fastattnerase.attention_tests.correlation import agreements
 from fastattnerase.attention_tests.instances import evenly
 from fastattnerase.attention_tests.permutation import permuted_outputs
 from fastattnerase.data import DataConfig, PreparedCorpus
+from fastattnerase.data.prepared import DataResult, PreparedData
 from fastattnerase.data.presets import read_prepared, write_preset
 from fastattnerase.extras import needs
 from fastattnerase.models import (
@@ -35,13 +35,14 @@ from fastattnerase.models import (
     save_model,
     train,
 )
+from fastattnerase.models.checkpoint import CHECKPOINT
 from fastattnerase.models.published import data_cost, pair
 from fastattnerase.models.storage import write_tensors
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.runs.undrawn import Reporting
-from fastattnerase.runs.workspace import Record, Report, Unit, Workspace
+from fastattnerase.runs.workspace import Report, Unit, Workspace
 from fastattnerase.statistics.shares import accuracy_beside, f1, majority
 from fastattnerase.studies.jain_wallace.options import Cell, Options
 
@@ -96,6 +97,8 @@ class Cells(Workspace):
         >>> [unit.key for unit in Cells(options, Path("data"), Path("out")).units()][:2]
         ['data/sst', 'model/sst/mlp-additive-0']
     """
+
+    scratch = (CHECKPOINT,)
 
     def __init__(self, options: Options, data_root: Path, out: Path, device: str = "cpu") -> None:
         super().__init__(out)
@@ -171,8 +174,7 @@ class Cells(Workspace):
         if "accuracy" in numbers:
             return accuracy_beside("test", numbers["accuracy"], numbers["majority"])
         if "about" in numbers:
-            sizes = {name: sum(n.values()) for name, n in numbers["about"]["documents"].items()}
-            return ", ".join(f"{count:,} {split}" for split, count in sizes.items())
+            return read_record(DataResult, numbers, Path(self.record_name)).about.told
         return str(numbers.get("found", ""))
 
     def finished(self) -> list[Cell]:
@@ -203,10 +205,10 @@ class Cells(Workspace):
         """Say in the manifest with which options the study was made."""
         return {"options": to_json(self.options)}
 
-    def data(self, dataset: str) -> dict[str, Any]:
-        """Read what `write_preset` says of a data set."""
-        about: dict[str, Any] = self._numbers(f"data/{dataset}")["about"]
-        return about
+    def data(self, dataset: str) -> PreparedData:
+        """Read what a prepared data set is."""
+        key = f"data/{dataset}"
+        return read_record(DataResult, self._numbers(key), self._path(key)).about
 
     def found(self, cell: Cell, test: str) -> pd.DataFrame:
         """Read the table of a test; a tau that is undefined is NaN, with its reason beside."""
@@ -226,26 +228,12 @@ class Cells(Workspace):
         folder = self.folder(f"data/{dataset}") / "prepared"
         return read_prepared(folder, vectors=self.options.vectors_on(dataset))
 
-    def run(self, unit: Unit, report: Report) -> Record:
-        """Do a unit and write its record; a checkpoint is of no use then."""
-        record = super().run(unit, report)
-        shutil.rmtree(self.folder(unit.key) / "checkpoint", ignore_errors=True)  # of training
-        return record
-
     # --- the steps -------------------------------------------------------------------------------
 
     def _prepare(self, dataset: str, folder: Path, report: Report) -> dict[str, Any]:
         """Read, clean and split a data set."""
-        o = self.options
-        about = write_preset(
-            dataset,
-            self.root,
-            folder / "prepared",
-            max_tokens=o.max_tokens,
-            max_train=o.max_train,
-            max_test=o.max_test,
-        )
-        return {"about": about}
+        limits = self.options.used_for_data()
+        return {"about": write_preset(dataset, self.root, folder / "prepared", **limits)}
 
     def _train(self, cell: Cell, folder: Path, report: Report) -> dict[str, Any]:
         """Train a cell's model and keep it."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastattnerase.attention_tests.correlation import PAIRS
+from fastattnerase.data.prepared import PreparedData
 from fastattnerase.extras import needs
 from fastattnerase.studies.jain_wallace.cells import RULES, Cells, Trained
 from fastattnerase.studies.jain_wallace.claims import claims
@@ -117,7 +118,7 @@ def collect(workspace: Cells) -> Tables:
         for cell in workspace.finished()
     ]
     about = {name: workspace.data(name) for name in dict.fromkeys(x.cell.dataset for x in found)}
-    tables = Tables(found, {name: own["title"] for name, own in about.items()})
+    tables = Tables(found, {name: own.title for name, own in about.items()})
     models = pd.DataFrame([_model(workspace, one.cell) for one in found])
     correlations = pd.DataFrame([row for one in found for row in _correlations(one)])
     comparisons = pd.DataFrame([row for one in found for row in _comparisons(one)])
@@ -222,20 +223,20 @@ def collect(workspace: Cells) -> Tables:
     return tables
 
 
-def _data(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
+def _data(name: str, about: PreparedData) -> dict[str, Any]:
     """Describe a data set beside the published one."""
     published = data_set(name)
 
     def counts(split: str) -> str:
-        return "/".join(str(n) for n in about["documents"][split].values())
+        return "/".join(str(n) for n in about.documents[split].values())
 
-    note = "; ".join(text for text in (published.note, about["note"]) if text)
+    note = "; ".join(text for text in (published.note, about.note) if text)
     return {
         "dataset": name,
-        "title": about["title"],
-        "words": about["words"],
+        "title": about.title,
+        "words": about.words,
         "words_published": published.words,
-        "mean_length": about["mean_length"],
+        "mean_length": about.mean_length,
         "train": counts("train"),
         "dev": counts("dev"),
         "test": counts("test"),

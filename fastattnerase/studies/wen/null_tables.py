@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastattnerase.data.prepared import PreparedData
 from fastattnerase.statistics.paired import compare
 from fastattnerase.studies.wen import paper
 from fastattnerase.studies.wen.columns import Layout, same
-from fastattnerase.studies.wen.results import PreparedData
 from fastattnerase.studies.wen.rows import SAME, TAUS, GumbelRow, Measured, TauName
 from fastattnerase.studies.wen.words import number
 

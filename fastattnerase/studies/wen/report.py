@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastattnerase.data.prepared import PreparedData
 from fastattnerase.extras import needs
 from fastattnerase.report import page
 from fastattnerase.report.figures import save as save_figure
@@ -18,7 +19,6 @@ from fastattnerase.studies.wen.columns import Layout
 from fastattnerase.studies.wen.figures import figures
 from fastattnerase.studies.wen.layout import LAYOUTS, frames
 from fastattnerase.studies.wen.open_points import POINTS
-from fastattnerase.studies.wen.results import PreparedData
 from fastattnerase.studies.wen.rows import CHANCE_RULE, Measured
 from fastattnerase.studies.wen.tables import collect
 from fastattnerase.studies.wen.units import Wen
@@ -129,11 +129,8 @@ def _data(about: PreparedData) -> dict[str, Any]:
         "note": about.note,
         "words": about.words,
         "mean_length": about.mean_length,
-        "documents": {
-            split: " / ".join(f"{n:,}" for n in counts.values())
-            for split, counts in about.documents.items()
-        },
-        "left_out": ", ".join(f"{n:,} {why}" for why, n in about.left_out.items()),
+        "documents": {split: about.counts(split) for split in about.documents},
+        "left_out": about.left_out,
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fastattnerase.data.prepared import DataResult
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import RESULT
 from fastattnerase.statistics.divergence import AttentionShape, Divergence
@@ -76,47 +77,6 @@ class CellResult:
         return content
 
 
-@dataclass(frozen=True)
-class PreparedData:
-    """A prepared data set of the studies.
-
-    Attributes:
-        title: Name, for reports.
-        note: What a reader of the numbers must know of it.
-        words: Size of the vocabulary.
-        mean_length: Mean number of words of a training document.
-        documents: Number of documents by split and class.
-        dropped: Number of documents that were not read, by the reason.
-        filtered: Number of documents that the filter of lengths leaves out, by split.
-    """
-
-    title: str
-    note: str
-    words: int
-    mean_length: float
-    documents: dict[str, dict[str, int]]
-    dropped: dict[str, int]
-    filtered: dict[str, int]
-
-    @property
-    def left_out(self) -> dict[str, int]:
-        """Number of documents that are not used, by the reason in words."""
-        counts = {reason.replace("_", " "): n for reason, n in self.dropped.items()}
-        counts["by the filter of lengths"] = sum(self.filtered.values())
-        return {reason: n for reason, n in counts.items() if n}
-
-
-@dataclass(frozen=True)
-class DataResult:
-    """What the unit of a data set leaves.
-
-    Attributes:
-        about: The data set.
-    """
-
-    about: PreparedData
-
-
 def describe(numbers: Mapping[str, Any]) -> str:
     """Say in a few words what a finished unit found: a data set, or a cell.
 
@@ -126,10 +86,4 @@ def describe(numbers: Mapping[str, Any]) -> str:
     """
     if "about" not in numbers:
         return accuracy_beside("test", numbers["accuracy"], numbers.get("majority"))
-    about = read_record(DataResult, numbers, Path(RESULT)).about
-    used = ", ".join(f"{sum(n.values()):,} {split}" for split, n in about.documents.items())
-    unused = ", ".join(f"{n:,} {why}" for why, n in about.left_out.items())
-    text = f"{used}; left out: {unused or 'none'}"
-    if not about.words:
-        text += "; no word is frequent enough for the vocabulary, so all are unknown words"
-    return text
+    return read_record(DataResult, numbers, Path(RESULT)).about.told

@@ -13,6 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from fastattnerase import mi
+from fastattnerase.data.prepared import PreparedData
 from fastattnerase.models.published import task_of
 from fastattnerase.studies.wen.null_tables import (
     ClusterRow,
@@ -27,7 +28,7 @@ from fastattnerase.studies.wen.null_tables import (
 from fastattnerase.studies.wen.options import ATTENTIONS, BEST, ENCODERS, Cell, Options
 from fastattnerase.studies.wen.paper import data_set
 from fastattnerase.studies.wen.repeats import repeats_of
-from fastattnerase.studies.wen.results import CellResult, Finding, PreparedData
+from fastattnerase.studies.wen.results import CellResult, Finding
 from fastattnerase.studies.wen.rows import (
     FEW_RANKS,
     NOISES,

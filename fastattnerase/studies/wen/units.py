@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from fastattnerase import mi
 from fastattnerase.data import DataConfig, PreparedCorpus
+from fastattnerase.data.prepared import DataResult, PreparedData
 from fastattnerase.data.presets import read_prepared, write_preset
 from fastattnerase.models import (
     AttentionClassifier,
@@ -29,6 +30,7 @@ from fastattnerase.models import (
     train,
 )
 from fastattnerase.models.adversary import adversary_objective
+from fastattnerase.models.checkpoint import CHECKPOINT
 from fastattnerase.models.fixed_attention import fixed_attention
 from fastattnerase.models.predictions import Predictions
 from fastattnerase.models.published import data_cost
@@ -48,13 +50,7 @@ from fastattnerase.studies.wen.options import (
     Cell,
     Options,
 )
-from fastattnerase.studies.wen.results import (
-    CellResult,
-    DataResult,
-    Finding,
-    PreparedData,
-    describe,
-)
+from fastattnerase.studies.wen.results import CellResult, Finding, describe
 
 T = TypeVar("T")
 
@@ -91,6 +87,7 @@ class Wen(Workspace):
     """
 
     record_name = rundir.RESULT
+    scratch = (CHECKPOINT,)
 
     def __init__(self, options: Options, root: Path, out: Path, device: str = "cpu") -> None:
         super().__init__(out)
@@ -214,12 +211,6 @@ class Wen(Workspace):
         """Say in a few words what a finished unit found."""
         return describe(numbers)
 
-    def run(self, unit: Unit, report: Report) -> Record:
-        """Do a unit and write its result; a checkpoint is of no use then."""
-        record = super().run(unit, report)
-        shutil.rmtree(self.folder(unit.key) / "checkpoint", ignore_errors=True)  # data have none
-        return record
-
     def write_manifest(self) -> dict[str, Any]:
         """Write which units there are and which are done."""
         units = {}
@@ -252,16 +243,8 @@ class Wen(Workspace):
 
     def _prepare(self, dataset: str, folder: Path, report: Report) -> dict[str, Any]:
         """Prepare a data set in a unit's folder."""
-        o = self.options
-        about = write_preset(
-            dataset,
-            self.root,
-            folder / "prepared",
-            max_tokens=o.max_tokens,
-            max_train=o.max_train,
-            max_test=o.max_test,
-        )
-        return {"about": about}
+        limits = self.options.used_for_data()
+        return {"about": write_preset(dataset, self.root, folder / "prepared", **limits)}
 
     def load_data(self, dataset: str) -> tuple[PreparedCorpus, DataConfig]:
         """Load the prepared data of a data set, with the word vectors."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import shutil
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import partial
@@ -21,6 +20,7 @@ from torch import Tensor
 from fastattnerase.attention_tests.adversaries import published_limit, published_search, sought
 from fastattnerase.attention_tests.instances import evenly
 from fastattnerase.data import DataConfig, Dataset, PreparedCorpus
+from fastattnerase.data.prepared import DataResult, PreparedData
 from fastattnerase.extras import needs
 from fastattnerase.models import (
     AttentionClassifier,
@@ -33,6 +33,7 @@ from fastattnerase.models import (
     train,
 )
 from fastattnerase.models.adversary import adversary_objective
+from fastattnerase.models.checkpoint import CHECKPOINT
 from fastattnerase.models.fixed_attention import given_attention
 from fastattnerase.models.predictions import Predictions
 from fastattnerase.models.storage import read_tensors, write_tensors
@@ -40,7 +41,7 @@ from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.runs.undrawn import Reporting
-from fastattnerase.runs.workspace import Record, Report, Unit, Workspace
+from fastattnerase.runs.workspace import Report, Unit, Workspace
 from fastattnerase.statistics.divergence import attention_shape, divergence, divergences
 from fastattnerase.statistics.shares import f1, majority
 from fastattnerase.studies.wiegreffe_pinter.options import CELLS, DIAGNOSTIC, Cell, Options
@@ -50,8 +51,6 @@ from fastattnerase.studies.wiegreffe_pinter.results import (
     SOUGHT,
     WEIGHTS,
     CellResult,
-    DataResult,
-    PreparedData,
     describe,
 )
 
@@ -70,6 +69,8 @@ class Cells(Workspace):
         out: the folder of everything that is made.
         device: where models are trained.
     """
+
+    scratch = (CHECKPOINT,)
 
     def __init__(self, options: Options, out: Path, device: str = "cpu") -> None:
         super().__init__(out)
@@ -125,12 +126,6 @@ class Cells(Workspace):
     def about(self) -> dict[str, Any]:
         """Say in the manifest which options were given last."""
         return {"options": to_json(self.options)}
-
-    def run(self, unit: Unit, report: Report) -> Record:
-        """Do a unit and write its result; a checkpoint is of no use then."""
-        record = super().run(unit, report)
-        shutil.rmtree(self.folder(unit.key) / "checkpoint", ignore_errors=True)  # data have none
-        return record
 
     def sought_unit(self, base: Cell) -> Unit:
         """Give the unit that seeks Jain & Wallace's adversaries of a base model's documents."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fastattnerase.data.prepared import PreparedData
 from fastattnerase.extras import needs
 from fastattnerase.report import page
 from fastattnerase.report.figures import save as save_figure
@@ -17,7 +18,6 @@ from fastattnerase.studies.wiegreffe_pinter.figures import figures
 from fastattnerase.studies.wiegreffe_pinter.layout import LAYOUTS, Layout
 from fastattnerase.studies.wiegreffe_pinter.open_points import POINTS
 from fastattnerase.studies.wiegreffe_pinter.paper import CELLS, SOURCES
-from fastattnerase.studies.wiegreffe_pinter.results import PreparedData
 
 with needs("report"):
     import pandas as pd
@@ -105,14 +105,8 @@ def _data_table(data: dict[str, PreparedData]) -> pd.DataFrame:
             "words": about.words,
             "mean_length": about.mean_length,
         }
-        | {
-            split: " / ".join(f"{n:,}" for n in counts.values())
-            for split, counts in about.documents.items()
-        }
-        | {
-            "left_out": ", ".join(f"{n:,} {why}" for why, n in about.left_out.items()) or "none",
-            "note": about.note,
-        }
+        | {split: about.counts(split) for split in about.documents}
+        | {"left_out": about.left_out, "note": about.note}
         for name, about in data.items()
     )
 

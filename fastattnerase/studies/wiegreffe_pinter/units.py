@@ -98,11 +98,8 @@ class WiegreffePinter(Cells):
 
     def _prepare(self, dataset: str, folder: Path, report: Report) -> dict[str, Any]:
         """Prepare a data set in a unit's folder."""
-        return {
-            "about": write_preset(
-                dataset, self.root, folder / "prepared", **self.options.used_for_data()
-            )
-        }
+        limits = self.options.used_for_data()
+        return {"about": write_preset(dataset, self.root, folder / "prepared", **limits)}
 
     def load_data(self, dataset: str) -> tuple[PreparedCorpus, DataConfig]:
         """Load a prepared data set, with the word vectors."""

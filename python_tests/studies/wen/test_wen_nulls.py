@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from test_wen_claims import CELL, measured
 
+from fastattnerase.data.prepared import PreparedData
 from fastattnerase.studies.wen.null_tables import (
     DataRow,
     cluster_rows,
@@ -15,7 +16,6 @@ from fastattnerase.studies.wen.null_tables import (
     repeat_rows,
 )
 from fastattnerase.studies.wen.repeats import Repeats, repeats_of
-from fastattnerase.studies.wen.results import PreparedData
 from fastattnerase.studies.wen.rows import GumbelRow, Measured, Tau
 
 
