@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import signal
+import statistics
 import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _LOOK = 0.02  # seconds between two looks at the manifest
 
@@ -97,6 +102,74 @@ def kill_at_random(
         pending = [key for key, seconds in found.items() if seconds is None]
         hit = [key for key in pending if (out / key).exists() or (out / key.lower()).exists()]
         yield Kill(len(found) - len(pending), len(found), hit, delay, ended)
+
+
+def unfinished(out: Path) -> list[str]:
+    """Name the units of a study's manifest that are not done."""
+    return [key for key, seconds in units_of(out).items() if seconds is None]
+
+
+def compare_killed(
+    command: Callable[[Path], list[str]],
+    numbers: Callable[[Path], Mapping[str, str | bytes]],
+    folder: Path,
+    kills: int,
+    jobs: int = 1,
+    seed: int = 0,
+    *,
+    alike: bool = True,
+    least: float = 0.0,
+) -> tuple[int, list[str]]:
+    """Run a command once whole and once with kills; compare what it ends with.
+
+    Args:
+        command: makes the command that does a study in a folder.
+        numbers: reads the results in that folder.
+        folder: where both are done.
+        kills: how many.
+        jobs: units at a time, as in the command.
+        seed: of the moments.
+        alike: whether units take much the same; the first of a process imports what all need.
+        least: seconds of a unit, at least.
+
+    Returns:
+        How many results were compared, and the names of those that differ.
+    """
+    whole, killed = folder / "whole", folder / "killed"
+    run(command(whole))
+    durations = [seconds or 0.0 for seconds in units_of(whole).values()]
+    if alike:
+        durations = [max(statistics.median(durations), least)] * len(durations)
+    hits = kill_at_random(command(killed), killed, durations, kills, random.Random(seed), jobs)
+    for number, hit in enumerate(hits, start=1):
+        print(f"kill {number}: {hit}", flush=True)  # noqa: T201
+    run(command(killed))
+    for out in (whole, killed):
+        assert not unfinished(out), unfinished(out)
+    expected, found = numbers(whole), numbers(killed)
+    return len(expected), sorted(
+        name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)
+    )
+
+
+def main(
+    document: str, kill_and_compare: Callable[..., tuple[int, list[str]]], **options: Any
+) -> None:
+    """Kill and compare as the command line says, print what differs, and end with 1 where it does.
+
+    Args:
+        document: of the script.
+        kill_and_compare: takes a folder, `kills`, `jobs`, `seed` and the options.
+        options: further ones, whole numbers, with their defaults.
+    """
+    parser = argparse.ArgumentParser(description=document.splitlines()[0])
+    for name, default in {"kills": 10, "jobs": 2, "seed": 0, **options}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    given = vars(parser.parse_args())
+    with tempfile.TemporaryDirectory() as temporary:
+        compared, differences = kill_and_compare(Path(temporary), **given)
+    print(f"{compared} results compared, differences: {', '.join(differences) or 'none'}")  # noqa: T201
+    sys.exit(bool(differences))
 
 
 def _has_done(out: Path, count: int, since: float) -> bool:

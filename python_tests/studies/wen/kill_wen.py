@@ -7,23 +7,20 @@ Prints a line for each kill and ends with 1 where a number differs from an unint
 
 from __future__ import annotations
 
-import argparse
 import json
-import random
-import statistics
 import sys
-import tempfile
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from runs.kills import kill_at_random, run, units_of
+from runs.kills import compare_killed, main
 from studies.wen.wen_study import treebank
 
 
-def command(root: Path, out: Path, jobs: int, studies: str) -> list[str]:
+def command(root: Path, jobs: int, studies: str, out: Path) -> list[str]:
     return [
         *(sys.executable, "-m", "fastattnerase", "reproduce", "wen", "--data-root", str(root)),
         *("--datasets", "sst", "--small-datasets", "sst", "--seeds", "1", "--studies", studies),
@@ -45,8 +42,6 @@ def numbers(out: Path) -> dict[str, str]:
     for path in out.glob("report/tables/*.csv"):
         table = pd.read_csv(path).drop(columns="seconds", errors="ignore")
         found[path.relative_to(out).as_posix()] = table.to_csv()
-    unfinished = [key for key, seconds in units_of(out).items() if seconds is None]
-    assert not unfinished, unfinished
     return found
 
 
@@ -59,31 +54,8 @@ def kill_and_compare(
 ) -> tuple[int, list[str]]:
     """Run once whole and once with kills; give how much was compared, and what differs."""
     root = treebank(folder / "root")
-    whole, killed = folder / "whole", folder / "killed"
-    run(command(root, whole, jobs, studies))
-    taken = [seconds or 0.0 for seconds in units_of(whole).values()]
-    # The first cell of a process imports what all need; the others take much the same.
-    durations = [statistics.median(taken)] * len(taken)
-    arguments = command(root, killed, jobs, studies)
-    hits = kill_at_random(arguments, killed, durations, kills, random.Random(seed), jobs)
-    for number, hit in enumerate(hits, start=1):
-        print(f"kill {number}: {hit}", flush=True)  # noqa: T201
-    run(arguments)
-    expected, found = numbers(whole), numbers(killed)
-    return len(expected), sorted(
-        name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)
-    )
+    return compare_killed(partial(command, root, jobs, studies), numbers, folder, kills, jobs, seed)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        compared, differences = kill_and_compare(
-            Path(temporary), arguments.kills, arguments.jobs, arguments.seed
-        )
-    print(f"{compared} results compared, differences: {', '.join(differences) or 'none'}")  # noqa: T201
-    sys.exit(bool(differences))
+    main(__doc__, kill_and_compare)
