@@ -71,7 +71,7 @@ def test_train_and_erase(
     ("arguments", "message"),
     [
         (("--training", "fast"), "--training: given 'fast', needed serrano-smith or jain-wallace"),
-        (("--model", "tree"), "--model: given 'tree', needed flan, han or sequence"),
+        (("--model", "tree"), "--model: given 'tree', needed flan, han, pair or sequence"),
         (("--encoder", "lstm"), "--encoder: given 'lstm', needed bilstm, cnn, conv, mlp, noenc"),
         (("--mechanism", "max"), "--mechanism: given 'max', needed gumbel, softmax"),
         (("--attention", "loud"), "--attention: given 'loud', needed additive, deep, dot"),

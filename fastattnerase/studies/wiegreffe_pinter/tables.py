@@ -18,6 +18,7 @@ from fastattnerase.studies.wiegreffe_pinter.results import CellResult
 
 with needs("report"):
     import pandas as pd
+with needs("text"):
     from scipy import stats
 
 BINS = ("0 to .25", ".25 to .5", ".5 to .75", ".75 to 1")  # of the largest weight
