@@ -266,7 +266,10 @@ def _undone(said: Sequence[Exact]) -> str:
     if not all(shares.values()):
         return ""
     rows = [f"by {PHRASES[ranking]} {_ends(values)}" for ranking, values in shares.items()]
-    return f"Over the models, first flips are undone by erasing more in: {'; '.join(rows)}."
+    return (
+        "Share of the first flips that erasing more undoes, from the least to the most of the "
+        f"models: {'; '.join(rows)}."
+    )
 
 
 def _ranks(said: Sequence[Exact]) -> str:
@@ -278,8 +281,8 @@ def _ranks(said: Sequence[Exact]) -> str:
         return ""
     rows = [f"by {PHRASES[ranking]} {_ends(values)}" for ranking, values in shares.items()]
     return (
-        "Over the models, the top item moves the output more than any other does in: "
-        f"{'; '.join(rows)} of the instances."
+        "Share of the instances in which the top item moves the output more than any other does, "
+        f"from the least to the most of the models: {'; '.join(rows)}."
     )
 
 

@@ -96,19 +96,24 @@ def _corrected(found: Sequence[Finding]) -> list[Finding]:
 
 def tally(found: Sequence[Finding]) -> list[dict[str, Any]]:
     """Count for each claim in how many of its cases it holds, and in how many it is tied; and in
-    how many corrected levels tell that it holds, and that it does not."""
-    claims = dict.fromkeys(finding.claim for finding in found)
-    return [
-        {
-            "claim": claim,
-            "holds": sum(f.holds for f in found if f.claim == claim),
-            "of": sum(f.claim == claim for f in found),
-            "tied": sum(f.tied for f in found if f.claim == claim),
-            "surely": sum(f.holds and f.sure for f in found if f.claim == claim),
-            "surely_not": sum(not f.holds and f.sure for f in found if f.claim == claim),
-        }
-        for claim in claims
-    ]
+    how many corrected levels tell that it holds, and that it does not: None without any level."""
+    rows = []
+    for claim in dict.fromkeys(finding.claim for finding in found):
+        cases = [finding for finding in found if finding.claim == claim]
+        tested = any(case.p is not None for case in cases)
+        rows.append(
+            {
+                "claim": claim,
+                "holds": sum(case.holds for case in cases),
+                "of": len(cases),
+                "tied": sum(case.tied for case in cases),
+                "surely": sum(case.holds and case.sure for case in cases) if tested else None,
+                "surely_not": sum(not case.holds and case.sure for case in cases)
+                if tested
+                else None,
+            }
+        )
+    return rows
 
 
 def _median(result: Result, ranking: str) -> float | None:

@@ -24,7 +24,7 @@ with needs("report"):
     from matplotlib.axes import Axes
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import PercentFormatter, StrMethodFormatter
 
 _BINS = 10  # of Δα
 _MARKERS = {"random": "s", "attention": "o", "gradient": "^", "product": "D", "minimal": "*"}
@@ -101,7 +101,8 @@ def draw_density(axes: Axes, result: Result) -> None:
             axes.plot(middle, quartiles[:, 1], color="#b85f00", linewidth=1.6)
     axes.set_xlim(0, _edges(x)[-1])
     axes.locator_params(axis="x", nbins=5)
-    axes.ticklabel_format(axis="both", style="sci", scilimits=(-2, 3))
+    for axis in (axes.xaxis, axes.yaxis):  # without a common factor, which would cover the title
+        axis.set_major_formatter(StrMethodFormatter("{x:.4g}"))
     axes.set_xlabel("Δα")
     axes.set_ylabel("ΔJS")
 
@@ -125,7 +126,7 @@ def draw_negative_shares(axes: Axes, result: Result) -> None:
         axes.text(middle, 1.01, f"{len(of_bin):,}", ha="center", fontsize=6, color="#565e68")
     axes.set_xlim(0, edges[-1])
     axes.locator_params(axis="x", nbins=5)
-    axes.ticklabel_format(axis="x", style="sci", scilimits=(-2, 3))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:.4g}"))
     axes.set_ylim(0, 1.06)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.set_xlabel("Δα")

@@ -17,8 +17,8 @@ CHANCE = 0.05  # of the sign test against a random order
 _FEWEST = 6  # decisions that attention or a random order flips; of fewer no sign test is below that
 # Mean KL of attention from even weights, nats, below which it is called nearly uniform. KL is about
 # half the squared coefficient of variation of the weights: below, they differ by less than a third
-# of 1/n. In the committed study no model lies between 0.04 and 0.09, and those in which the item of
-# most attention moves the output less than a random one in over a tenth of the texts lie below.
+# of 1/n. In the committed study of five seeds another item moves the output more than that of most
+# attention in over a tenth of the texts in 31 of 35 models below, 13 of 21 up to 0.5, none above.
 EVEN = 0.05
 _CONSTANT = 1e-12  # mean divergence of attention from even weights
 

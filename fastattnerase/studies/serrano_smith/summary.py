@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastattnerase.studies.serrano_smith.judgement import (
+    Grade,
     Judgement,
     at_chance,
     disagreement,
@@ -21,16 +22,41 @@ _NAMES = "{names}"  # of the models that a step is for
 _FEW = 100  # judged instances; with fewer, intervals are wide
 
 
+# What attention is to models of these grades, in the order of telling.
+_GROUPS: dict[str, tuple[Grade, ...]] = {
+    "good": ("good",),
+    "fair": ("fair",),
+    "poor": ("poor", "never"),
+    "no better than chance": ("chance",),
+    "misleading": ("worse",),
+    "no verdict": ("nothing", "not_the_model", "constant", "unknown", "no_choice", "few"),
+}
+
+
+class Opening(NamedTuple):
+    """What runs found together, where they are too many to read a sentence on each first.
+
+    Attributes:
+        text: how many models attention is a good, fair or poor guide to.
+        groups: for each of these the words and the names of the models.
+    """
+
+    text: str
+    groups: tuple[tuple[str, str], ...]
+
+
 class Summary(NamedTuple):
     """How a report opens.
 
     Attributes:
         models: for each run its name and one plain sentence, in the order of the runs.
         next_steps: what to do next, one sentence each, most urgent first.
+        opening: of all runs together.
     """
 
     models: tuple[tuple[str, str], ...]
     next_steps: tuple[str, ...]
+    opening: Opening
 
 
 class _Words(NamedTuple):
@@ -55,16 +81,33 @@ def summarise(results: Sequence[Result]) -> Summary:
         ()
     """
     models = []
+    grades: dict[str, Grade] = {}
     steps: dict[tuple[int, str], list[str]] = {}
     for result in results:
         found = judge(result)
+        grades[result.run.name] = found.grade
         words = _words(result.run.source)
         models.append((result.run.name, _plain(result, found, words)))
         for urgency, step, name in _steps(result, found, words):
             steps.setdefault((urgency, step), []).append(name)
     ordered = sorted(steps, key=lambda step: step[0])
     told = (step.replace(_NAMES, listed(steps[urgency, step])) for urgency, step in ordered)
-    return Summary(tuple(models), tuple(told))
+    return Summary(tuple(models), tuple(told), _opening(grades))
+
+
+def _opening(grades: dict[str, Grade]) -> Opening:
+    """Count the models by what attention is to them."""
+    found = {
+        words: names
+        for words, of_group in _GROUPS.items()
+        if (names := [name for name, grade in grades.items() if grade in of_group])
+    }
+    counts = ", ".join(f"{words} in {len(names)}" for words, names in found.items())
+    text = f"Attention as a guide to what {len(grades)} models decide by: {counts}."
+    return Opening(
+        text,
+        tuple((words[0].upper() + words[1:], listed(names)) for words, names in found.items()),
+    )
 
 
 def _words(source: dict[str, Any]) -> _Words:

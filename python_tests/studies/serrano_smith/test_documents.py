@@ -170,7 +170,11 @@ def test_many_models_begin_with_one_figure(result: Result, tmp_path: Path) -> No
     [stop] = [place for place, at in enumerate(page.elements) if at[1].get("id") == "documents"]
     opening = [tag for tag, _ in page.elements[start:stop]]
     assert opening.count("figure") == opening.count("svg") == 1
-    assert len(page.of("verdict")) == 5
+    assert len(page.of("verdict")) == 1 + 5  # of all together, and of each, folded
+    counted = re.search(r"what 5 models decide by: ([a-z ]+) in 5\.", page.words())
+    assert counted is not None
+    listed = f"{counted[1].capitalize()}: model 0, model 1, model 2, model 3 and model 4."
+    assert listed in page.words()
     assert len(page.of("fae-maps")) == 5
 
 

@@ -138,7 +138,7 @@ def test_too_few_decisions_get_no_verdict(finished: Result) -> None:
         one = made(finished, [1] * judged, source=WORDS, skill=0.95, wins=(judged, 0, p))
         pairs = one.pairs | {names: replace(one.pairs[names], judged=judged)}
         one = replace(one, pairs=pairs)
-        [(_, told)], steps = summarise([one])
+        [(_, told)], steps, _ = summarise([one])
         few = judged == 5
         assert told.startswith("Too few texts to say whether attention tells") == few
         assert sentences.verdict(one).startswith("Too few decisions for a verdict. ") == few
