@@ -143,6 +143,18 @@ class Adversaries:
         jsd = np.where(self.tvd <= limit, self.jsd, -1.0)
         return int(jsd.argmax()) if jsd.max(initial=-1.0) > 0 else -1
 
+    def selected(self, limit: float, own: Floats) -> tuple[Floats, float, float]:
+        """Give the weights `[n]` of `best`, their divergence and how far the output moves.
+
+        Args:
+            limit: of what the output moves.
+            own: `[n]`, the instance's own weights, which stand with 0 and 0 where none is better.
+        """
+        best = self.best(limit)
+        if best < 0:
+            return own, 0.0, 0.0
+        return self.weights[best].astype(np.float64), float(self.jsd[best]), float(self.tvd[best])
+
 
 def adversarial_attention(
     batch: AttentionBatch,

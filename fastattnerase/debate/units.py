@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from fastattnerase.attention_tests.correlation import agreements
 from fastattnerase.attention_tests.instances import evenly
 from fastattnerase.attention_tests.permutation import permuted_outputs
+from fastattnerase.attention_tests.tables import read_rows, write_rows
 from fastattnerase.data import DataConfig, PreparedCorpus
 from fastattnerase.data.presets import read_prepared
 from fastattnerase.debate.data import write_texts
@@ -28,7 +28,6 @@ with needs("report"):
     import pandas as pd
 
 TESTS = ("erasure", "correlation", "permutation")
-FOUND = "instances.csv"  # of a test: a row for each document, or for each tau of one
 RUN = "run"  # of the erasure: the folder of its run
 _COSTS = {"erasure": 1.0, "correlation": 1.0, "permutation": 0.2}
 _RESAMPLES = 200  # of the erasure's intervals, which no rule looks at
@@ -132,8 +131,7 @@ class Debate(Cells):
 
     def found(self, test: str) -> pd.DataFrame:
         """Read the table of a test other than the erasure."""
-        path = self.folder(f"tests/{test}") / FOUND
-        return pd.read_csv(path, keep_default_na=False, na_values={"tau": "", "p": ""})
+        return read_rows(self.folder(f"tests/{test}"))
 
     # --- the steps -------------------------------------------------------------------------------
 
@@ -158,7 +156,8 @@ class Debate(Cells):
         """Correlate attention, gradients and leave-one-out within the test documents."""
         model, prepared = self._load()
         rows = evenly(len(prepared.test), self.options.loo_instances)
-        return _write(agreements(model, prepared.test, rows=rows, progress=report), folder, "taus")
+        taus = agreements(model, prepared.test, rows=rows, progress=report)
+        return {"found": f"{len(write_rows(taus, folder)):,} taus"}
 
     def _permute(self, folder: Path, report: Report) -> dict[str, Any]:
         """Permute the weights of the test documents."""
@@ -170,11 +169,4 @@ class Debate(Cells):
             seed=self.options.base_seed,
             progress=report,
         )
-        return _write(found, folder, "documents")
-
-
-def _write(rows: Iterable[Any], folder: Path, what: str) -> dict[str, Any]:
-    """Write records as a table; say how many there are."""
-    table = pd.DataFrame([dataclasses.asdict(row) for row in rows])
-    table.to_csv(folder / FOUND, index=False)
-    return {"found": f"{len(table):,} {what}"}
+        return {"found": f"{len(write_rows(found, folder)):,} documents"}

@@ -10,7 +10,7 @@ from fastattnerase.models.errors import ModelError
 from fastattnerase.models.evaluation import Evaluation, evaluate
 from fastattnerase.models.mechanisms import MECHANISMS, Mechanism
 from fastattnerase.models.objectives import Objective
-from fastattnerase.models.saved import LoadedModel, load_model, save_model
+from fastattnerase.models.saved import LoadedModel, load_model, save_model, save_trained
 from fastattnerase.models.train_config import TrainConfig
 from fastattnerase.models.training import TrainResult, train
 
@@ -36,5 +36,6 @@ __all__ = [
     "evaluate",
     "load_model",
     "save_model",
+    "save_trained",
     "train",
 ]

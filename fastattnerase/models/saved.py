@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fastattnerase.data.config import DataConfig
+from fastattnerase.data.dataset import PreparedCorpus
 from fastattnerase.data.vocabulary import Vocabulary
 from fastattnerase.models.base import AttentionClassifier
 from fastattnerase.models.build import build_model
@@ -17,6 +18,7 @@ from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.storage import read_json, read_tensors, write_json, write_tensors
 from fastattnerase.models.train_config import TrainConfig
+from fastattnerase.models.training import TrainResult
 
 _FORMAT = 1
 _WEIGHTS, _VOCABULARY, DESCRIPTION = "model.safetensors", "vocabulary.json", "model.json"
@@ -79,6 +81,45 @@ def save_model(
         "metadata": dict(metadata or {}),
     }
     write_json(directory / DESCRIPTION, description)
+
+
+def save_trained(
+    directory: str | Path,
+    model: AttentionClassifier,
+    trained: TrainResult,
+    *,
+    name: str,
+    test_accuracy: float,
+    prepared: PreparedCorpus,
+    data_config: DataConfig,
+    train_config: TrainConfig,
+) -> None:
+    """Save a study's model with its name and accuracies beside it, as `save_model` does.
+
+    Args:
+        directory: a folder.
+        model: the model.
+        trained: what its training gave.
+        name: in reports.
+        test_accuracy: on the test documents.
+        prepared: the data it was trained on.
+        data_config: the same as files.
+        train_config: how it was trained.
+    """
+    save_model(
+        directory,
+        model,
+        vocabulary=prepared.vocabulary,
+        classes=prepared.classes,
+        data_config=data_config,
+        train_config=train_config,
+        metadata={
+            "name": name,
+            "test_accuracy": test_accuracy,
+            "dev_accuracy": trained.dev_accuracy,
+            "best_epoch": trained.best_epoch,
+        },
+    )
 
 
 def load_model(directory: str | Path, *, device: torch.device | str = "cpu") -> LoadedModel:

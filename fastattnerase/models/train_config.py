@@ -106,6 +106,11 @@ class TrainConfig:
         return cls(**values)
 
 
+# Added to a seed for an adversary's initial values, which are not the base model's.
+ADVERSARY_SEED = 2_000_003
+MOST_SEED = 2**63 - 1 - ADVERSARY_SEED  # of a model whose adversary is trained
+
+
 def jain_wallace_training(*, epochs: int = 8, seed: int = 0) -> TrainConfig:
     """Give the training of Jain & Wallace's single-sequence models, which Wen et al. took over.
 
@@ -174,4 +179,34 @@ def jain_wallace_pair_training(
         attention_weight_decay=1e-5,
         class_weights="none",
         loss="mean",
+    )
+
+
+def adversary_training(training: TrainConfig, *, epochs: int, patience: int) -> TrainConfig:
+    """Give the training of a model that imitates another's outputs with other attention.
+
+    The epoch of the lowest training loss is kept, and no class has a weight.
+
+    Args:
+        training: of the model that is imitated.
+        epochs: so many are trained, at most.
+        patience: training stops after so many epochs without a lower training loss.
+
+    Returns:
+        The configuration.
+
+    Source:
+        Wiegreffe and Pinter 2019, code.
+
+    Example:
+        >>> adversary_training(jain_wallace_training(), epochs=80, patience=10).selection
+        'train_loss'
+    """
+    return replace(
+        training,
+        epochs=epochs,
+        patience=patience,
+        selection="train_loss",
+        class_weights="none",
+        first_epoch=1,
     )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from fastattnerase.attention_tests.adversaries import (
@@ -23,6 +22,7 @@ from fastattnerase.attention_tests.adversaries import (
 from fastattnerase.attention_tests.correlation import agreements
 from fastattnerase.attention_tests.instances import evenly
 from fastattnerase.attention_tests.permutation import permuted_outputs
+from fastattnerase.attention_tests.tables import INSTANCES, read_rows, write_rows
 from fastattnerase.data import DataConfig, PreparedCorpus
 from fastattnerase.data.prepared import DataResult, PreparedData
 from fastattnerase.data.presets import read_prepared, write_preset
@@ -32,7 +32,7 @@ from fastattnerase.models import (
     build_model,
     evaluate,
     load_model,
-    save_model,
+    save_trained,
     train,
 )
 from fastattnerase.models.checkpoint import CHECKPOINT
@@ -51,7 +51,6 @@ with needs("report"):
 
 TESTS = ("correlation", "permutation", "adversary")
 RULES: tuple[Rule, ...] = ("code", "paper")
-INSTANCES = "instances.csv"  # of a test: a row for each document, or for each tau of one
 ADVERSARIES = "adversaries.safetensors"
 _COSTS = {"correlation": 1.5, "permutation": 0.1, "adversary": 0.4}  # against a model
 
@@ -211,9 +210,8 @@ class Cells(Workspace):
         return read_record(DataResult, self._numbers(key), self._path(key)).about
 
     def found(self, cell: Cell, test: str) -> pd.DataFrame:
-        """Read the table of a test; a tau that is undefined is NaN, with its reason beside."""
-        path = self.folder(f"{test}/{cell.key}") / INSTANCES
-        return pd.read_csv(path, keep_default_na=False, na_values={"tau": "", "p": ""})
+        """Read the table of a test."""
+        return read_rows(self.folder(f"{test}/{cell.key}"))
 
     def _path(self, key: str) -> Path:
         return self.folder(key) / self.record_name
@@ -266,19 +264,15 @@ class Cells(Workspace):
             vectors_found=prepared.vectors_found,
             classes=tuple(prepared.classes),
         )
-        save_model(
+        save_trained(
             folder / "model",
             model,
-            vocabulary=prepared.vocabulary,
-            classes=prepared.classes,
+            trained,
+            name=f"{cell.dataset} {cell.encoder} {cell.attention}",
+            test_accuracy=tested.accuracy,
+            prepared=prepared,
             data_config=data_config,
             train_config=training,
-            metadata={
-                "name": f"{cell.dataset} {cell.encoder} {cell.attention}",
-                "test_accuracy": tested.accuracy,
-                "dev_accuracy": trained.dev_accuracy,
-                "best_epoch": trained.best_epoch,
-            },
         )
         numbers: dict[str, Any] = to_json(result)
         return numbers
@@ -292,25 +286,21 @@ class Cells(Workspace):
         """Correlate attention, gradients and leave-one-out on the test documents."""
         model, prepared = self._load(cell)
         rows = evenly(len(prepared.test), self.options.loo_instances)
-        found = list(agreements(model, prepared.test, rows=rows, progress=report))
-        _write(found, folder)
-        return {"found": f"{len(found):,} taus"}
+        taus = agreements(model, prepared.test, rows=rows, progress=report)
+        return {"found": f"{len(write_rows(taus, folder)):,} taus"}
 
     def _permute(self, cell: Cell, folder: Path, report: Report) -> dict[str, Any]:
         """Permute the weights of the test documents."""
         model, prepared = self._load(cell)
-        found = list(
-            permuted_outputs(
-                model,
-                prepared.test,
-                permutations=self.options.permutations,
-                seed=cell.seed,
-                backend=self.options.backend,
-                progress=report,
-            )
+        found = permuted_outputs(
+            model,
+            prepared.test,
+            permutations=self.options.permutations,
+            seed=cell.seed,
+            backend=self.options.backend,
+            progress=report,
         )
-        _write(found, folder)
-        median = float(np.median([one.median_tvd for one in found]))
+        median = write_rows(found, folder)["median_tvd"].median()
         return {
             "found": f"median output difference {median:.3f}",
             "permutations": self.options.permutations,
@@ -342,12 +332,10 @@ class Cells(Workspace):
             row = dataclasses.asdict(one)
             weights["own"].append(torch.from_numpy(own))
             for rule, limit in limits.items():
-                best = found.best(limit)
-                row[f"jsd_{rule}"] = float(found.jsd[best]) if best >= 0 else 0.0
-                row[f"tvd_{rule}"] = float(found.tvd[best]) if best >= 0 else 0.0
+                chosen, jsd, tvd = found.selected(limit, own)
+                row |= {f"jsd_{rule}": jsd, f"tvd_{rule}": tvd}
                 row[f"admissible_{rule}"] = int((found.tvd <= limit).sum())
-                chosen = own if best < 0 else found.weights[best]
-                weights[rule].append(torch.from_numpy(chosen.astype(np.float64)))
+                weights[rule].append(torch.from_numpy(chosen))
             table.append(row)
         lengths = torch.tensor([len(own) for own in weights["own"]])
         write_tensors(
@@ -365,8 +353,3 @@ class Cells(Workspace):
             "rule": self.options.adversary_rule,
             "search": dataclasses.asdict(self.search(cell)),
         }
-
-
-def _write(rows: Iterable[Any], folder: Path) -> None:
-    """Write records as a table."""
-    pd.DataFrame([dataclasses.asdict(row) for row in rows]).to_csv(folder / INSTANCES, index=False)

@@ -14,6 +14,7 @@ from fastattnerase.mi.config import Config
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.published import model_cost, pair
 from fastattnerase.models.train_config import (
+    MOST_SEED,
     TrainConfig,
     jain_wallace_pair_training,
     jain_wallace_training,
@@ -35,10 +36,6 @@ VARIANTS = (
     "adversary",
 )
 BEST = ("bilstm", "additive")  # the combination that ablation and adversary look at
-
-# Added to a seed for initial values that are not the base model's; seeds leave room for it.
-ADVERSARY_SEED = 2_000_003
-_MOST_SEED = 2**63 - 1 - ADVERSARY_SEED
 
 CELLS = "cells"  # the folder of all cells
 
@@ -186,10 +183,10 @@ class Options:
                 )
         for name in ("seeds", "small_seeds"):
             seeds = getattr(self, name)
-            fits = seeds and min(seeds) >= 0 and max(seeds) <= _MOST_SEED
+            fits = seeds and min(seeds) >= 0 and max(seeds) <= MOST_SEED
             if not fits or len(set(seeds)) < len(seeds):
                 raise RunError(
-                    f"{name}: given {seeds}, needed distinct numbers from 0 to {_MOST_SEED}"
+                    f"{name}: given {seeds}, needed distinct numbers from 0 to {MOST_SEED}"
                 )
         for name in (
             "hidden_size", "channels", "epochs", "adversary_epochs", "adversary_patience",

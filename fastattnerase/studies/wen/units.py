@@ -26,7 +26,7 @@ from fastattnerase.models import (
     build_model,
     evaluate,
     load_model,
-    save_model,
+    save_trained,
     train,
 )
 from fastattnerase.models.adversary import adversary_objective
@@ -34,6 +34,7 @@ from fastattnerase.models.checkpoint import CHECKPOINT
 from fastattnerase.models.fixed_attention import fixed_attention
 from fastattnerase.models.predictions import Predictions
 from fastattnerase.models.published import data_cost
+from fastattnerase.models.train_config import ADVERSARY_SEED, adversary_training
 from fastattnerase.models.untrained import has_parameters, with_untrained_attention
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
@@ -44,7 +45,6 @@ from fastattnerase.statistics.divergence import attention_shape, divergence
 from fastattnerase.statistics.shares import f1, majority
 from fastattnerase.studies.wen.models import fixed_representation
 from fastattnerase.studies.wen.options import (
-    ADVERSARY_SEED,
     BEST,
     VARIANTS,
     Cell,
@@ -297,19 +297,15 @@ class Wen(Workspace):
                     strength=self.options.strength_on(cell.dataset),
                 )
         if cell.variant in ("normal", "adversary"):
-            save_model(
+            save_trained(
                 folder / "model",
                 model,
-                vocabulary=prepared.vocabulary,
-                classes=prepared.classes,
+                trained,
+                name=f"{cell.dataset} {cell.encoder} {cell.attention} {cell.mechanism}",
+                test_accuracy=tested.accuracy,
+                prepared=prepared,
                 data_config=data_config,
                 train_config=training,
-                metadata={
-                    "name": f"{cell.dataset} {cell.encoder} {cell.attention} {cell.mechanism}",
-                    "test_accuracy": tested.accuracy,
-                    "dev_accuracy": trained.dev_accuracy,
-                    "best_epoch": trained.best_epoch,
-                },
             )
         return result.to_json()
 
@@ -340,13 +336,10 @@ class Wen(Workspace):
         objective = adversary_objective(
             imitated, self.options.strength_on(cell.dataset), self.options.tvd
         )
-        training = replace(
+        training = adversary_training(
             training,
             epochs=self.options.adversary_epochs,
             patience=self.options.adversary_patience,
-            selection="train_loss",
-            class_weights="none",
-            first_epoch=1,
         )
         return model, objective, training
 

@@ -29,7 +29,7 @@ from fastattnerase.models import (
     build_model,
     evaluate,
     load_model,
-    save_model,
+    save_trained,
     train,
 )
 from fastattnerase.models.adversary import adversary_objective
@@ -215,19 +215,15 @@ class Cells(Workspace):
         splits: tuple[Dataset, ...] = (prepared.test,)
         if cell.kind in _KEPT:
             splits = (prepared.train, prepared.dev, prepared.test)
-            save_model(
+            save_trained(
                 folder / "model",
                 model,
-                vocabulary=prepared.vocabulary,
-                classes=prepared.classes,
+                trained,
+                name=f"{cell.dataset} {cell.encoder} {cell.attention} {cell.kind}",
+                test_accuracy=tested.accuracy,
+                prepared=prepared,
                 data_config=data_config,
                 train_config=training,
-                metadata={
-                    "name": f"{cell.dataset} {cell.encoder} {cell.attention} {cell.kind}",
-                    "test_accuracy": tested.accuracy,
-                    "dev_accuracy": trained.dev_accuracy,
-                    "best_epoch": trained.best_epoch,
-                },
             )
         own = Predictions.of(model, splits)
         own.save(folder / PREDICTIONS)
@@ -257,10 +253,8 @@ class Cells(Workspace):
         table: list[dict[str, Any]] = []
         weights: list[Tensor] = []
         for one, own, found in sought(model, prepared.test, search, rows=rows, progress=report):
-            best = found.best(limit)  # -1: its own attention
-            jsd, tvd = (float(x[best]) if best >= 0 else 0.0 for x in (found.jsd, found.tvd))
+            chosen, jsd, tvd = found.selected(limit, own)
             table.append({"document": one.id, "words": one.words, "jsd": jsd, "tvd": tvd})
-            chosen = own if best < 0 else found.weights[best]
             weights.append(torch.from_numpy(chosen.astype(np.float32)))
         tensors = {
             "ids": torch.tensor([row["document"] for row in table]),

@@ -11,7 +11,10 @@ from typing import Any
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.published import model_cost, pair
 from fastattnerase.models.train_config import (
+    ADVERSARY_SEED,
+    MOST_SEED,
     TrainConfig,
+    adversary_training,
     jain_wallace_pair_training,
     jain_wallace_training,
 )
@@ -31,9 +34,6 @@ CURVE = (0.0, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2)
 DIAGNOSTIC = ("mlp_uniform", "mlp_learned", "mlp_base", "mlp_adversary")
 
 CELLS = "cells"  # the folder of all cells
-# Added to a seed for initial values that are not the base model's; seeds leave room for it.
-ADVERSARY_SEED = 2_000_003
-_MOST_SEED = 2**63 - 1 - ADVERSARY_SEED
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ class Options:
         for name in ("seeds", "base_seed"):
             given = getattr(self, name)
             seeds = given if isinstance(given, tuple) else (given,)
-            fits = all(0 <= seed <= _MOST_SEED for seed in seeds)
+            fits = all(0 <= seed <= MOST_SEED for seed in seeds)
             if not fits or len(set(seeds)) < len(seeds):
                 raise RunError(
-                    f"{name}: given {given}, needed distinct numbers from 0 to {_MOST_SEED}"
+                    f"{name}: given {given}, needed distinct numbers from 0 to {MOST_SEED}"
                 )
         if self.base_seed in self.seeds:
             raise RunError(f"seeds: given {self.base_seed}, needed others than base_seed")
@@ -232,12 +232,10 @@ class Options:
         training = replace(jain_wallace_training(epochs=self.epochs, seed=cell.seed), first_epoch=1)
         if not cell.is_adversary:
             return training
-        return replace(
+        return adversary_training(
             training,
             epochs=cell.epochs or self.adversary_epochs,
             patience=self.adversary_patience,
-            selection="train_loss",
-            class_weights="none",
         )
 
     def used_for_data(self) -> dict[str, Any]:
