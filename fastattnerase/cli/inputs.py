@@ -47,6 +47,13 @@ Device = Annotated[
         help="Device to compute on: auto (a GPU where there is one), cpu, cuda or cuda:N."
     ),
 ]
+DataRoot = Annotated[
+    Path,
+    typer.Option(
+        help="Folder with a folder of each data set (sst, imdb, 20news, …); where no --vectors "
+        "are given, the file in its folder glove is taken."
+    ),
+]
 Jobs = Annotated[int, typer.Option(min=1, help="Models at a time; several use one thread each.")]
 
 

@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from fastattnerase.cli.console import UsageError, out
-from fastattnerase.cli.inputs import Device, Jobs, choose_device, find_vectors, require_folder
+from fastattnerase.cli.inputs import (
+    DataRoot,
+    Device,
+    Jobs,
+    choose_device,
+    find_vectors,
+    require_folder,
+)
 from fastattnerase.cli.options import Offer, command
 from fastattnerase.cli.watcher import Watcher
 from fastattnerase.studies.wen.options import Options
@@ -25,13 +32,7 @@ def wen(
     options: Annotated[
         Options, Offer(without=("seeds", "small_seeds", "backend"), paths=("vectors",))
     ],
-    data_root: Annotated[
-        Path,
-        typer.Option(
-            help="Folder with a folder of each data set (sst, imdb, 20news, …); where no --vectors "
-            "are given, the file in its folder glove is taken."
-        ),
-    ],
+    data_root: DataRoot,
     seeds: Annotated[
         int, typer.Option(min=1, max=_MOST_SEEDS, help="Number of seeds of the grid, from 0.")
     ] = 3,

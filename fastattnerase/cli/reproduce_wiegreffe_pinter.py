@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from fastattnerase.cli.console import out
-from fastattnerase.cli.inputs import Device, Jobs, choose_device, find_vectors, require_folder
+from fastattnerase.cli.inputs import (
+    DataRoot,
+    Device,
+    Jobs,
+    choose_device,
+    find_vectors,
+    require_folder,
+)
 from fastattnerase.cli.options import Offer, command
 from fastattnerase.cli.watcher import Watcher
 from fastattnerase.studies.wiegreffe_pinter.options import Options
@@ -21,13 +28,7 @@ from fastattnerase.studies.wiegreffe_pinter.options import Options
 )
 def wiegreffe_pinter(
     options: Annotated[Options, Offer(paths=("vectors",))],
-    data_root: Annotated[
-        Path,
-        typer.Option(
-            help="Folder with a folder of each data set (sst, imdb, 20news, …); where no --vectors "
-            "are given, the file in its folder glove is taken."
-        ),
-    ],
+    data_root: DataRoot,
     out_folder: Annotated[
         Path,
         typer.Option("--out", help="Folder to write; an interrupted run goes on there."),
