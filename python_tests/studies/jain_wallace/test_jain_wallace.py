@@ -254,7 +254,7 @@ def test_a_killed_study_goes_on_with_the_same_numbers(
     out = tmp_path / "out"
     options = replace(OPTIONS, encoders=("bilstm",))
     with monkeypatch.context() as patched:
-        patched.setattr("fastattnerase.studies.jain_wallace.cells._write", killed)
+        patched.setattr("fastattnerase.studies.jain_wallace.cells.write_rows", killed)
         with pytest.raises(Killed):
             run(JainWallace(options, finished.root, out))
     watcher = run(JainWallace(options, finished.root, out))
