@@ -405,12 +405,13 @@ def python_of_readme():
 
 
 def test_readme_runs(capsys):
-    """Each block alone, but for what reads the run of another section."""
+    """Blocks in order, as a reader would type them, but for what reads the run of a command."""
     blocks = [block for block in python_of_readme() if '"runs/' not in block]
     assert any("fae.sweep" in block for block in blocks)
     assert any("fae.capture" in block for block in blocks)
+    names = {}
     for block in blocks:
-        exec(block, {})
+        exec(block, names)
     read = "".join(set(python_of_readme()) - set(blocks))
     assert "import fastattnerase as fae" in read
     assert "minimal_size" in capsys.readouterr().out

@@ -96,6 +96,7 @@ def test_every_registered_ranking_is_in_tables_documents_and_figures(tmp_path: P
         text = (tmp_path / "report" / "tables" / f"{name}.csv").read_text(encoding="utf-8")
         assert [ranking for ranking in (*others, OWN) if ranking not in text] == []
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    page = page.replace("<wbr>", "")  # names may break between their words
     assert [ranking for ranking in (*others, OWN) if f"</span>{ranking}</th>" not in page] == []
 
 
