@@ -56,8 +56,8 @@ class Later:
         return lambda: found()[0]
 
     def _add(self, statistic: Statistic, size: int) -> Callable[[], list[Estimate]]:
-        wanted = _Wanted(statistic)
-        self._waiting.add(self.bootstrap, wanted, size)
+        wanted = _Wanted()
+        self._waiting.add(self.bootstrap, statistic, wanted, size)
 
         def found() -> list[Estimate]:
             if wanted.estimates is None:
@@ -72,30 +72,32 @@ class _Waiting:
     """The statistics that wait, by what their resamples depend on."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[int, ...], tuple[Bootstrap, int, list[_Wanted]]] = {}
+        self._groups: dict[tuple[int, ...], _Group] = {}
         self._held = 0
 
-    def add(self, bootstrap: Bootstrap, wanted: _Wanted, size: int) -> None:
+    def add(self, bootstrap: Bootstrap, statistic: Statistic, wanted: _Wanted, size: int) -> None:
         """Let a statistic of so many rows wait for the others."""
         _, _, group = self._groups.setdefault(bootstrap.key(size), (bootstrap, size, []))
-        group.append(wanted)
-        self._held += wanted.statistic.columns.nbytes
+        group.append((statistic, wanted))
+        self._held += statistic.columns.nbytes
         if self._held > _HELD:
             self.compute()
 
     def compute(self) -> None:
         """Compute all that wait."""
         for bootstrap, size, group in self._groups.values():
-            found = bootstrap.intervals([wanted.statistic for wanted in group], size)
-            for wanted, estimates in zip(group, found, strict=True):
+            found = bootstrap.intervals([statistic for statistic, _ in group], size)
+            for (_, wanted), estimates in zip(group, found, strict=True):
                 wanted.estimates = estimates
         self._groups.clear()
         self._held = 0
 
 
 class _Wanted:
-    """A statistic that waits, and then its estimates."""
+    """The estimates of a statistic, once computed; its sample is not held any longer then."""
 
-    def __init__(self, statistic: Statistic) -> None:
-        self.statistic = statistic
+    def __init__(self) -> None:
         self.estimates: list[Estimate] | None = None
+
+
+_Group = tuple[Bootstrap, int, list[tuple[Statistic, _Wanted]]]

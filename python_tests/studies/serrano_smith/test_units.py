@@ -20,6 +20,7 @@ from fastattnerase.runs import schedule
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.runs.workspace import Record
 from fastattnerase.sources import ModelSource
+from fastattnerase.statistics import together
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.serrano_smith.result import load
@@ -225,6 +226,7 @@ def test_memory_of_erasing_does_not_grow_with_the_test_set(
 
     monkeypatch.setattr(sources, "_DOCUMENTS", 32)
     monkeypatch.setattr(experiment, "_PART", 64)
+    monkeypatch.setattr(together, "_HELD", 1 << 16)  # bytes of samples that wait for others
     loaded = load_model(small.folder("train/films-2/FLANnoenc"))
     test = small._prepared(small.study.corpora[0]).test
 
