@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from fastattnerase.measures.base import Floats, Ints, measure
 
 
 class Areas(NamedTuple):
@@ -29,6 +28,7 @@ class Areas(NamedTuple):
     curves: Floats
 
 
+@measure(better=None, low=-np.inf, high=np.inf)
 def areas(
     curves: ArrayLike, offsets: ArrayLike, *, points: int = 101, grid: ArrayLike | None = None
 ) -> Areas:
@@ -75,10 +75,25 @@ def areas(
     if not len(steps):
         nothing = np.empty((0, len(places)))
         return Areas(places, np.full(len(places), np.nan), float("nan"), np.empty(0), nothing)
-    first, last = values[bounds[:-1]], values[bounds[1:] - 1]  # [N]
-    area = (np.add.reduceat(values, bounds[:-1]) - (first + last) / 2) / steps
+    area = area_under(values, bounds)  # [N]
     at = places * steps[:, None]  # [N, G]: items erased there
     before = np.minimum(at.astype(np.int64), steps[:, None] - 1)
     low = bounds[:-1, None] + before
     found = values[low] + (at - before) * (values[low + 1] - values[low])  # [N, G]
     return Areas(places, found.mean(axis=0), float(area.mean()), area, found)
+
+
+def area_under(values: Floats, bounds: Ints) -> Floats:
+    """Compute the area under each instance's curve, `Σ_k (c_{k−1} + c_k) / 2n`.
+
+    Args:
+        values: `[P]` or `[R, P]`, the `n + 1` values of each of at least one instance.
+        bounds: `[N + 1]`.
+
+    Returns:
+        `[N]` or `[R, N]`, NaN where a value is, and where `n` is 0.
+    """
+    steps = np.diff(bounds) - 1  # [N]
+    first, last = values[..., bounds[:-1]], values[..., bounds[1:] - 1]  # [R, N]
+    total = np.add.reduceat(values, bounds[:-1], axis=-1) - (first + last) / 2
+    return np.asarray(np.where(steps > 0, total / np.maximum(steps, 1), np.nan))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Ints = NDArray[np.int64]
+from fastattnerase.measures.base import Bools, Ints, measure
 
 
 class Lasting(NamedTuple):
@@ -23,9 +23,10 @@ class Lasting(NamedTuple):
 
     first: Ints
     stays: Ints
-    undone: NDArray[np.bool_]
+    undone: Bools
 
 
+@measure(better="lower", low=-1, high=np.inf)
 def lasting(changed: ArrayLike, offsets: ArrayLike) -> Lasting:
     """Find the first change of each decision, and the one after which it stays changed.
 

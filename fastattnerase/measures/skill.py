@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from fastattnerase.measures.base import Floats, measure
 
 
 class Skill(NamedTuple):
@@ -28,6 +28,7 @@ class Skill(NamedTuple):
     possible: Floats
 
 
+@measure(better="higher", low=-np.inf, high=1, random=0.0, best=1.0)
 def skill(ranking: ArrayLike, random: ArrayLike, smallest: ArrayLike) -> Skill:
     """Measure how much of what separates a random order from the smallest set a ranking gains.
 
