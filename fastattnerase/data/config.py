@@ -35,9 +35,13 @@ class DataConfig:
         answers_column: Column of the labels that are allowed in a row: a list, or a text with
             semicolons between; by default all are. Rows whose own label is not among them are left
             out and counted.
-        spans_column: Column of the words of the text that are marked, such as supporting facts:
-            pairs of numbers, or a text such as `3:8;10:14` (from the word number 3, counted from 0,
-            to before number 8); with `sentences` = `spaces`. They are kept, and cut as the text is.
+        spans_column: Column of the words of the text that are marked, such as supporting facts or
+            the words by which people explained a label: pairs of numbers, or a text such as
+            `3:8;10:14` (from the word number 3, counted from 0, to before number 8). They are kept,
+            and cut as the text is.
+        spans_unit: What those numbers count: `words`, which white space separates, with `sentences`
+            = `spaces`; or `characters` of the text, from which the words that they touch are found;
+            what does not fit the words is counted.
         split_column: Column that says train, dev (or val, valid, validation) or test.
         fractions: Shares of train, dev and test among all rows, for splits that are drawn; three
             numbers with spaces between, such as 0.8 0.1 0.1.
@@ -82,6 +86,7 @@ class DataConfig:
     query_column: str | None = None
     answers_column: str | None = None
     spans_column: str | None = None
+    spans_unit: Literal["words", "characters"] = "words"
     split_column: str | None = None
     fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
     seed: int = 0
@@ -134,15 +139,17 @@ class DataConfig:
             )
         for problem in wrong_choices(self):
             raise DataError(problem)
-        for name in ("answers_column", "spans_column"):
-            if getattr(self, name) is not None and self.query_column is None:
-                raise DataError(
-                    f"{name}: given {getattr(self, name)!r} without query_column, needed with it"
-                )
-        if self.spans_column is not None and self.sentences != "spaces":
+        if self.answers_column is not None and self.query_column is None:
+            raise DataError(
+                f"answers_column: given {self.answers_column!r} without query_column, needed with "
+                "it"
+            )
+        in_words = self.spans_column is not None and self.spans_unit == "words"
+        if in_words and self.sentences != "spaces":
             raise DataError(
                 f"spans_column: given {self.spans_column!r} with sentences {self.sentences!r}, "
-                "needed 'spaces', where words are what white space separates"
+                "needed 'spaces', where words are what white space separates, or spans_unit "
+                "'characters'"
             )
         if (self.draw == "quota") != (self.quota is not None):
             given = "none" if self.quota is None else str(self.quota)
@@ -171,9 +178,9 @@ class DataConfig:
     def to_dict(self) -> dict[str, Any]:
         """Give the configuration as a dictionary for JSON.
 
-        `language` is there only where it is not English, the columns of a query and what belongs to
-        it only where they are given: data and runs of versions that had no such options go on and
-        open as before.
+        `language` is there only where it is not English, the columns of a query, of what belongs to
+        it and of spans only where they are given: data and runs of versions that had no such
+        options go on and open as before.
         """
         values = asdict(self)
         if self.language == "en":
@@ -181,12 +188,15 @@ class DataConfig:
         for name in ("query_column", "answers_column", "spans_column"):
             if values[name] is None:
                 del values[name]
+        if self.spans_unit == "words":
+            del values["spans_unit"]
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
     @property
     def tokenisation(self) -> dict[str, Any]:
         """How texts are cut into words and sentences: the arguments of `tokenise`."""
-        return {name: getattr(self, name) for name in ("line_breaks", "sentences", "language")}
+        names = ("line_breaks", "sentences", "language", "spans_unit")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def length_limited(self) -> bool:

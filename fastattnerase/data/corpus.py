@@ -16,16 +16,10 @@ import numpy.typing as npt
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.errors import DataError, LabelError
 from fastattnerase.data.examples import NO_LABEL, Example
-from fastattnerase.data.queries import (
-    Columns,
-    LeftOut,
-    Span,
-    known_answers,
-    read_answers,
-    read_spans,
-)
+from fastattnerase.data.queries import Columns, LeftOut, known_answers, read_answers
 from fastattnerase.data.readers import find_reader
 from fastattnerase.data.readers.sentiment_sentences import FOLDER as _DEMO_FOLDER
+from fastattnerase.data.spans import Span, SpansUnit, read_spans
 from fastattnerase.data.splits import SPLITS, draw_splits
 from fastattnerase.data.tokens import has_words, tokenise
 from fastattnerase.fields import one_of
@@ -214,6 +208,7 @@ def load_examples(
     query_column: str | None = None,
     answers_column: str | None = None,
     spans_column: str | None = None,
+    spans_unit: SpansUnit = "words",
 ) -> tuple[list[Example], LeftOut]:
     """Read one file for a model that is trained already.
 
@@ -231,6 +226,7 @@ def load_examples(
         query_column: the column of the second text; None for models of one.
         answers_column: as in `DataConfig`.
         spans_column: as in `DataConfig`.
+        spans_unit: as in `DataConfig`.
 
     Returns:
         The examples, and how many rows were left out, by reason; its `first` says of reasons that
@@ -243,7 +239,9 @@ def load_examples(
         >>> examples, dropped = load_examples("new.csv", ["neg", "pos"])  # doctest: +SKIP
     """
     dropped = LeftOut()
-    columns = Columns(text_column, label_column, None, query_column, answers_column, spans_column)
+    columns = Columns(
+        text_column, label_column, None, query_column, answers_column, spans_column, spans_unit
+    )
     rows = _read(str(path), reader, columns, "test", 0, None)
     numbers = {name: number for number, name in enumerate(classes)}
     labelled = label_column is not None
@@ -338,6 +336,11 @@ def _read(
                 )
             split = _SPLIT_NAMES[name]
         row = Row(start + number - 1, text, label, split, where)
+        if columns.spans is not None:
+            length = len(text if columns.spans_unit == "characters" else text.split())
+            given = values[columns.spans]
+            spans = read_spans(given, length, where, columns.spans, columns.spans_unit)
+            row = row._replace(spans=spans)
         yield row if columns.query is None else _with_query(row, values, columns)
 
 
@@ -345,15 +348,11 @@ def _with_query(row: Row, values: Mapping[str, object], columns: Columns) -> Row
     """Add to a row its second text, and what belongs to it."""
     assert columns.query is not None
     query, answers = _text(values, columns.query, row.where), None
-    spans: tuple[Span, ...] = ()
     if columns.answers is not None:
         answers = read_answers(values[columns.answers], row.where, columns.answers)
         for name in answers:
             _require_characters(name, columns.answers, row.where)
-    if columns.spans is not None:
-        words = len(row.text.split())
-        spans = read_spans(values[columns.spans], words, row.where, columns.spans)
-    return row._replace(query=query, answers=answers, spans=spans)
+    return row._replace(query=query, answers=answers)
 
 
 def _text(values: Mapping[str, object], column: str, where: str) -> str:

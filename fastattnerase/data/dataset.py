@@ -18,7 +18,7 @@ from fastattnerase.data.corpus import Corpus
 from fastattnerase.data.documents import Document, Sizes, StoredDocuments
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.examples import Example
-from fastattnerase.data.queries import as_pairs, cut_spans
+from fastattnerase.data.spans import as_pairs, cut_spans
 from fastattnerase.data.splits import SPLITS
 from fastattnerase.data.tokens import TokenisedText, tokenise
 from fastattnerase.data.vectors import read_vectors
@@ -34,12 +34,17 @@ class Dataset(Sequence[Document]):
         truncated: how many were cut at `max_tokens`.
         too_long: how many were left out by a length limit.
         spans_cut: how many marked spans lost words, or all, where documents were cut.
+        spans_unfit: how many marked spans of characters do not fit the words: they begin or end
+            inside of one, or have none.
+        first_unfit: the first of these, in a line that names its document.
     """
 
     documents: Sequence[Document]
     truncated: int = 0
     too_long: int = 0
     spans_cut: int = 0
+    spans_unfit: int = 0
+    first_unfit: str = ""
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -57,6 +62,7 @@ class Dataset(Sequence[Document]):
         """Give a hash of labels, sentence boundaries and word indices, in memory or on disk.
 
         Of documents with a query also of its words, the answers that are allowed and the spans.
+        Without a query spans do not count: a model's documents are the same, marked or not.
         """
         digest = blake2b(digest_size=16)
         for column in self.sizes:
@@ -103,7 +109,7 @@ class Dataset(Sequence[Document]):
     def __getitem__(self, index: int | slice) -> Document | Dataset:
         """Give one document, or a data set of some (with the counts of the whole)."""
         if isinstance(index, slice):
-            return Dataset(self.documents[index], self.truncated, self.too_long, self.spans_cut)
+            return replace(self, documents=self.documents[index])
         return self.documents[index]
 
 
@@ -200,6 +206,7 @@ def encode(
         ([3, 1, 2, 3], ['A', 'good', 'film', '.'])
     """
     documents: list[Document] = []
+    unfit: list[str] = []
     truncated = spans_cut = 0
     for text in texts:
         if isinstance(text, Example):
@@ -208,6 +215,9 @@ def encode(
         lengths = cut([len(sentence) for sentence in text.sentences], max_tokens)
         truncated += sum(lengths) < len(tokens)
         tokens = tokens[: sum(lengths)]
+        spans, lost = cut_spans(text.spans, len(tokens))
+        spans_cut += lost
+        unfit += [f"document {text.id}: {line}" for line in text.unfit]
         document = Document(
             text.id,
             text.label,
@@ -215,19 +225,20 @@ def encode(
             np.array(lengths, dtype=np.int64),
             tokens,
             text.sentence_texts[: len(lengths)],
+            spans=as_pairs(spans) if spans else None,
         )
         if text.query is not None:
-            spans, lost = cut_spans(text.spans, len(tokens))
-            spans_cut += lost
             document = replace(
                 document,
                 query_ids=np.array(vocabulary.indices(text.query), dtype=np.int64),
                 query_tokens=text.query,
                 answers=np.array(text.answers, dtype=np.int64) if text.answers else None,
-                spans=as_pairs(spans) if spans else None,
             )
         documents.append(document)
-    return Dataset(documents, truncated, spans_cut=spans_cut)
+    first = unfit[0] if unfit else ""
+    return Dataset(
+        documents, truncated, spans_cut=spans_cut, spans_unfit=len(unfit), first_unfit=first
+    )
 
 
 def prepare(

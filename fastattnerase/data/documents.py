@@ -96,6 +96,8 @@ class StoredDocuments(Sequence[Document]):
             self._query_text_ends = self._open("query_text_ends")  # [B]
             self._answers = self._open("answers")  # [A]
             self._answer_ends = self._open("answer_ends")  # [B]; none of a document: all allowed
+        self.has_spans = (folder / "span_ends.npy").exists()
+        if self.has_spans:
             self._spans = self._open("spans")  # [2K]
             self._span_ends = self._open("span_ends")  # [B]
 
@@ -169,16 +171,19 @@ class StoredDocuments(Sequence[Document]):
             _lines(self._text[start:middle]),
             _lines(self._text[middle:end]),
         )
+        if self.has_spans:
+            spans = self._spans[slice(*self._range(self._span_ends, index))]
+            if len(spans):
+                document = replace(document, spans=spans.astype(np.int64).reshape(-1, 2))
         return self._with_query(document, index) if self.has_queries else document
 
     def _with_query(self, document: Document, index: int) -> Document:
         """Add the second text of a document, and what belongs to it."""
-        query, answers, spans, text = (
+        query, answers, text = (
             column[slice(*self._range(ends, index))]
             for column, ends in (
                 (self._query_ids, self._query_ends),
                 (self._answers, self._answer_ends),
-                (self._spans, self._span_ends),
                 (self._query_text, self._query_text_ends),
             )
         )
@@ -187,7 +192,6 @@ class StoredDocuments(Sequence[Document]):
             query_ids=query.astype(np.int64),
             query_tokens=_lines(text),
             answers=answers.astype(np.int64) if len(answers) else None,
-            spans=spans.astype(np.int64).reshape(-1, 2) if len(spans) else None,
         )
 
     @staticmethod

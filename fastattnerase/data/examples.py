@@ -18,7 +18,8 @@ class Example(NamedTuple):
             none.
         answers: the indices of the classes that are allowed, in order; None where all are.
         spans: words of the text that are marked, such as supporting facts: the first, counted from
-            0, and the one after the last; words are what white space separates.
+            0, and the one after the last; words are what white space separates. Or characters, as
+            `DataConfig.spans_unit` says.
     """
 
     id: int

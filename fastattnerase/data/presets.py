@@ -23,7 +23,7 @@ from fastattnerase.data.examples import Example
 from fastattnerase.data.published import clinical, official, questions, texts
 from fastattnerase.data.published.draws import draw, drawn_corpus
 from fastattnerase.data.published.record import NO_LIMIT, DataPreset
-from fastattnerase.data.queries import cut_spans
+from fastattnerase.data.spans import cut_spans
 from fastattnerase.data.tokens import tokenise
 from fastattnerase.data.vectors import read_vectors
 from fastattnerase.data.vocabulary import Vocabulary
@@ -70,7 +70,8 @@ def write_preset(
         name: of the preset.
         root: the folder with a folder of each data set.
         folder: where to: `texts.parquet` (columns text, label, split, of two texts query, and where
-            they have them answers and spans), `vocabulary.json` and, last, `about.json`.
+            they have them answers and spans, as words of the text), `vocabulary.json` and, last,
+            `about.json`.
         max_tokens: longer documents are cut after so many words, once the filters are through;
             None keeps all.
         max_train: training documents, at most, evenly spaced; dev keeps a fifth of that.
@@ -148,7 +149,8 @@ def write_preset(
     }
     if config.query_column is not None:
         about["first_dropped"] = corpus.first_dropped
-        about["columns"] = _query_columns(config)
+    if columns := _columns_beside(config):
+        about["columns"] = columns
     rows = [
         document.row(split, corpus.classes, config) for split in _SPLITS for document in kept[split]
     ]
@@ -191,7 +193,7 @@ class _Cleaned(NamedTuple):
         return self._replace(words=self.words[:max_tokens], example=example)
 
     def row(self, split: str, classes: Sequence[str], config: DataConfig) -> dict[str, str]:
-        """Give what is written; the columns are named as `_query_columns` says."""
+        """Give what is written; the columns are named as `_columns_beside` says."""
         example = self.example
         row = {"text": " ".join(self.words), "label": classes[example.label], "split": split}
         if self.query is not None:
@@ -203,8 +205,8 @@ class _Cleaned(NamedTuple):
         return row
 
 
-def _query_columns(config: DataConfig) -> dict[str, str]:
-    """Name the columns of a query, and of what belongs to it, that a data set has."""
+def _columns_beside(config: DataConfig) -> dict[str, str]:
+    """Name the columns of a query, of what belongs to it, and of spans that a data set has."""
     names = ("query", "answers", "spans")
     return {f"{n}_column": n for n in names if getattr(config, f"{n}_column") is not None}
 

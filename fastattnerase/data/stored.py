@@ -26,7 +26,7 @@ from fastattnerase.data.errors import DataError
 from fastattnerase.data.examples import NO_LABEL, Example
 from fastattnerase.data.queries import LeftOut
 from fastattnerase.data.splits import LEFT_OUT, SPLITS, draw_splits
-from fastattnerase.data.stored_queries import QUERY_COLUMNS, QueryWriter, pack_query, words_of
+from fastattnerase.data.stored_queries import QueryWriter, columns_beside, pack_beside, words_of
 from fastattnerase.data.tokens import tokenise
 from fastattnerase.data.vocabulary import Vocabulary
 
@@ -50,7 +50,7 @@ _COLUMNS: dict[str, type[np.generic]] = {
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
-# Id, sentence lengths, words, sentences, packed query (empty without one).
+# Id, sentence lengths, words, sentences, what belongs to it beside, packed (empty without).
 _Document = tuple[int, list[int], list[str], list[str], str]
 
 
@@ -150,7 +150,7 @@ class _Part(NamedTuple):
     words: Ints  # [T], indices into `forms`
     forms: list[str]  # distinct words, in the case of the text
     texts: list[str]  # [S]
-    queries: list[str]  # [B], packed; empty without queries
+    queries: list[str]  # [B], what belongs to each beside its text, packed; empty without
     sentence_ends: Ints  # [B]
     word_ends: Ints  # [S]
 
@@ -192,15 +192,16 @@ def _make_part(path: Path, rows: Sequence[Row], config: DataConfig) -> None:
     """Tokenise the texts of a shard and write it."""
     forms: dict[str, int] = {}
     ids, lengths, counts, words, texts, queries = [], [], [], [], [], []
-    examples = (Example(row.id, row.text, NO_LABEL, row.query) for row in rows)
+    beside = bool(columns_beside(config))
+    examples = (Example(row.id, row.text, NO_LABEL, row.query, None, row.spans) for row in rows)
     for row, text in zip(rows, tokenise(examples, **config.tokenisation), strict=True):
         ids.append(text.id)
         counts.append(len(text.sentences))
         lengths += [len(sentence) for sentence in text.sentences]
         words += [forms.setdefault(w, len(forms)) for s in text.sentences for w in s]
         texts += text.sentence_texts
-        if text.query is not None:
-            queries.append(pack_query(row, text))
+        if beside:
+            queries.append(pack_beside(row, text))
     arrays = [np.array(values, dtype=np.int64) for values in (ids, lengths, counts, words)]
     numbers = arrays[0], arrays[1], arrays[2], arrays[3]
     _write_part(path, _Part.of(*numbers, list(forms), texts, queries))
@@ -433,14 +434,12 @@ class _Preparation:
             row: known.get(label, NO_LABEL)
             for row, label in zip(rows.ids.tolist(), rows.labels, strict=True)
         }
-        counts = {}
+        counts: dict[str, list[int | str]] = {}
         for split in SPLITS:
             documents = self._documents(chosen[split])
             tracked = self._track(documents, f"encoding {split}", len(chosen[split]))
-            truncated, spans_cut = self._write_split(split, tracked, vocabulary, label_of, known)
-            counts[split] = [truncated, too_long[split]]
-            if config.query_column is not None:
-                counts[split].append(spans_cut)
+            truncated, of_spans = self._write_split(split, tracked, vocabulary, label_of, known)
+            counts[split] = [truncated, too_long[split], *of_spans]
         description = {
             "identity": self.identity,
             "classes": classes,
@@ -463,19 +462,19 @@ class _Preparation:
         vocabulary: Vocabulary,
         label_of: dict[int, int],
         classes: dict[str, int],
-    ) -> tuple[int, int]:
-        """Write one split; give how many documents and how many spans were cut."""
+    ) -> tuple[int, tuple[int, int, str] | tuple[()]]:
+        """Write one split; give how many documents were cut, and what became of spans."""
         folder = self.folder / split
         folder.mkdir(exist_ok=True)
         truncated = 0
         ends = dict.fromkeys(("document", "sentence", "word_text", "text"), 0)
-        columns = _COLUMNS if self.config.query_column is None else _COLUMNS | QUERY_COLUMNS
+        beside = columns_beside(self.config)
         with contextlib.ExitStack() as stack:
             column = {
                 name: stack.enter_context(_Column(folder / f"{name}.npy", dtype))
-                for name, dtype in columns.items()
+                for name, dtype in (_COLUMNS | beside).items()
             }
-            queries = QueryWriter(vocabulary, classes, lambda name, own: column[name].append(own))
+            queries = QueryWriter(vocabulary, classes, {name: column[name] for name in beside})
             for row, lengths, words, texts, query in documents:
                 kept = cut(lengths, self.config.max_tokens)
                 truncated += sum(kept) < len(words)
@@ -493,5 +492,5 @@ class _Preparation:
                 for name, end in ends.items():
                     column[f"{name}_ends"].append([end])
                 if query:
-                    queries.write(query, len(words))
-        return truncated, queries.spans_cut
+                    queries.write(row, query, len(words))
+        return truncated, queries.of_spans if beside else ()

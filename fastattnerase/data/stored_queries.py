@@ -1,41 +1,54 @@
-"""Queries on disk: how shards keep them, and the columns of a split that has them."""
+"""What documents on disk have beside their text: how shards keep it, and the columns of a split."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
+from fastattnerase.data.config import DataConfig
 from fastattnerase.data.corpus import Row
-from fastattnerase.data.queries import cut_spans, known_answers
+from fastattnerase.data.queries import known_answers
+from fastattnerase.data.spans import cut_spans
 from fastattnerase.data.tokens import TokenisedText
 from fastattnerase.data.vocabulary import Vocabulary
 
-QUERY_COLUMNS: dict[str, type[np.generic]] = {  # of a corpus with queries alone
+_OF_QUERIES: dict[str, type[np.generic]] = {
     "query_ids": np.int32,
     "answers": np.int32,
-    "spans": np.int32,
     "query_ends": np.int64,
     "answer_ends": np.int64,
-    "span_ends": np.int64,
     "query_text_ends": np.int64,
     "query_text": np.uint8,
 }
+_OF_SPANS: dict[str, type[np.generic]] = {"spans": np.int32, "span_ends": np.int64}
 
-Append = Callable[[str, Sequence[int]], None]  # the name of a column, and what it grows by
+
+class Column(Protocol):
+    """An array that grows."""
+
+    def append(self, values: Sequence[int]) -> None:
+        """Add values at its end."""
 
 
-def pack_query(row: Row, text: TokenisedText) -> str:
+def columns_beside(config: DataConfig) -> dict[str, type[np.generic]]:
+    """Name the columns of what a corpus has beside its texts, with their types."""
+    if config.query_column is not None:
+        return _OF_QUERIES | _OF_SPANS
+    return _OF_SPANS if config.spans_column is not None else {}
+
+
+def pack_beside(row: Row, text: TokenisedText) -> str:
     """Write what a document has beside its text as a line of JSON."""
-    return json.dumps([text.query, row.answers, row.spans])
+    return json.dumps([text.query, row.answers, text.spans, text.unfit])
 
 
 def words_of(packed: str) -> list[str]:
     """Give the words of a packed query; none without one."""
-    words: list[str] = json.loads(packed)[0] if packed else []
-    return words
+    words: list[str] | None = json.loads(packed)[0] if packed else None
+    return words or []
 
 
 class QueryWriter:
@@ -44,30 +57,39 @@ class QueryWriter:
     Args:
         vocabulary: the words.
         classes: from a class's name to its number.
-        append: adds to a column.
+        columns: those of `columns_beside`.
     """
 
-    def __init__(self, vocabulary: Vocabulary, classes: Mapping[str, int], append: Append) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, classes: Mapping[str, int], columns: Mapping[str, Column]
+    ) -> None:
         self._vocabulary = vocabulary
         self._classes = classes
-        self._append = append
+        self._columns = columns
         self._ends = dict.fromkeys(("query", "answer", "span", "query_text"), 0)
-        self.spans_cut = 0
+        self._cut = 0
+        self._unfit: list[str] = []
 
-    def write(self, packed: str, words: int) -> None:
-        """Add what a document of so many words has beside them."""
+    @property
+    def of_spans(self) -> tuple[int, int, str]:
+        """How many spans were cut, how many do not fit the words, and the first of these."""
+        return self._cut, len(self._unfit), self._unfit[0] if self._unfit else ""
+
+    def write(self, row: int, packed: str, words: int) -> None:
+        """Add what a document, of this row and so many words, has beside them."""
         values: list[Any] = json.loads(packed)
-        query, names, spans = values
+        query, names, spans, unfit = (*values, [])[:4]  # shards of earlier versions have three
         kept, lost = cut_spans(spans, words)
-        self.spans_cut += lost
-        text = "".join(f"{word}\n" for word in query).encode("utf-8", "surrogatepass")
-        flat = [place for span in kept for place in span]
-        for column, kind, numbers in (
-            ("query_ids", "query", self._vocabulary.indices(query)),
-            ("answers", "answer", list(known_answers(names, self._classes) or ())),
-            ("spans", "span", flat),
-            ("query_text", "query_text", list(text)),
-        ):
-            self._append(column, numbers)
-            self._ends[kind] += len(numbers)
-            self._append(f"{kind}_ends", [self._ends[kind]])
+        self._cut += lost
+        self._unfit += [f"document {row}: {line}" for line in unfit]
+        self._add("span", "spans", [place for span in kept for place in span])
+        if query is not None:
+            text = "".join(f"{word}\n" for word in query).encode("utf-8", "surrogatepass")
+            self._add("query", "query_ids", self._vocabulary.indices(query))
+            self._add("answer", "answers", list(known_answers(names, self._classes) or ()))
+            self._add("query_text", "query_text", list(text))
+
+    def _add(self, kind: str, column: str, numbers: Sequence[int]) -> None:
+        self._columns[column].append(numbers)
+        self._ends[kind] += len(numbers)
+        self._columns[f"{kind}_ends"].append([self._ends[kind]])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.examples import Example
+from fastattnerase.data.spans import Aligned, SpansUnit, align, without_breaks
 from fastattnerase.extras import needs
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ class TokenisedText:
         sentence_texts: for each sentence its text.
         query: the words of the second text; None where there is none.
         answers: the example's, the classes that are allowed; None where all are.
-        spans: the example's, words of the text that are marked.
+        spans: the words of the text that are marked.
+        unfit: a line for each marked span of characters that does not fit the words.
     """
 
     id: int
@@ -39,6 +41,7 @@ class TokenisedText:
     query: list[str] | None = None
     answers: tuple[int, ...] | None = None
     spans: tuple[tuple[int, int], ...] = ()
+    unfit: tuple[str, ...] = ()
 
 
 def has_words(text: str, *, line_breaks: bool = True, sentences: str = "rules") -> bool:
@@ -103,6 +106,7 @@ def tokenise(
     line_breaks: bool = True,
     sentences: str = "rules",
     language: str = "en",
+    spans_unit: SpansUnit = "words",
 ) -> Iterator[TokenisedText]:
     """Cut texts into sentences and words.
 
@@ -117,6 +121,7 @@ def tokenise(
             are what white space separates, and the text is one sentence.
         language: with `rules`, a code of spaCy's for the language, such as `en`, `de` or `xx` (none
             in particular).
+        spans_unit: what the examples' spans count; those of characters become spans of words.
 
     Yields:
         One tokenised text an example, in order.
@@ -145,9 +150,11 @@ def tokenise(
         if example.query is not None:
             parts = cut_text(_clean(example.query, line_breaks))
             query = [word for words, _ in parts for word in words]
-        yield TokenisedText(
-            example.id, example.label, found, texts, query, example.answers, example.spans
-        )
+        spans = Aligned(example.spans, ())
+        if spans_unit == "characters" and example.spans:
+            whole = without_breaks(example.text, _LINE_BREAK) if line_breaks else example.text
+            spans = align(whole, [word for words in found for word in words], example.spans)
+        yield TokenisedText(example.id, example.label, found, texts, query, example.answers, *spans)
 
 
 def _by_spaces(text: str) -> list[tuple[list[str], str]]:

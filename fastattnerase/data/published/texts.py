@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from fastattnerase.data.cleaning import (
@@ -13,7 +14,7 @@ from fastattnerase.data.cleaning import (
 )
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.files import find_file
-from fastattnerase.data.published.record import DataPreset, Draw
+from fastattnerase.data.published.record import NO_LIMIT, DataPreset, Draw
 
 
 def _sst(root: Path) -> DataConfig:
@@ -81,6 +82,16 @@ def _adr(root: Path) -> DataConfig:
     )
 
 
+def _movies(root: Path) -> DataConfig:
+    config = DataConfig(
+        split_column="split", spans_column="spans", classes=("NEG", "POS"), sentences="spaces"
+    )
+    if (root / "movies" / "docs").is_dir():
+        return replace(config, path=str(root / "movies"), reader="eraser")
+    path = find_file(root / "movie_rationales" / "movies.jsonl")
+    return replace(config, path=str(path), spans_column="rationales")
+
+
 PRESETS: dict[str, DataPreset] = {
     "sst": DataPreset("SST", _sst, clean_sentiment, 1, 5, None, words_of_all=False),
     "imdb": DataPreset(
@@ -143,5 +154,15 @@ PRESETS: dict[str, DataPreset] = {
         "the user's own tweets, train.csv and test.csv: columns text and label (1: a reaction)",
         draws=(Draw(16377, 0.15),),
         lower_case=False,
+    ),
+    "movies": DataPreset(
+        "Movie reviews",
+        _movies,
+        clean_words,
+        2,
+        0,
+        NO_LIMIT,
+        "ERASER's split; spans are the words by which people explained their label",
+        words_of_all=False,
     ),
 }
