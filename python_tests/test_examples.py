@@ -13,7 +13,7 @@ import pytest
 
 import fastattnerase
 
-FILES = ("extras", "fields", "item_texts", "lazy", "problem", "sources")
+FILES = ("extras", "fields", "input_erasure", "item_texts", "lazy", "problem", "sources")
 PARTS = (
     "cli", "data", "explanation", "measures", "mi", "models", "rankings", "reference", "report",
     "runs", "statistics", "studies",
