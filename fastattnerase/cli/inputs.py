@@ -158,14 +158,18 @@ def require_folder(option: str, folder: Path) -> None:
         raise UsageError(f"{option}: given {folder}, which is no folder, needed a folder")
 
 
-def find_vectors(given: str | None, data_root: Path) -> str | None:
-    """Give the word vectors of a study: a file as --vectors, or that in the data's folder glove."""
-    if given is None:
-        files = sorted((data_root / "glove").glob("*.txt*"))
-        return str(files[0]) if files else None
-    if not Path(given).is_file():
+def find_vectors(options: Any, data_root: Path) -> Any:
+    """Give a study's options with its word vectors: --vectors, or the file in the data's `glove`.
+
+    Where there are none, that is said.
+    """
+    given = options.vectors
+    if given is not None and not Path(given).is_file():
         raise UsageError(f"--vectors: given {given}, which is no file, needed a file")
-    return given
+    files = sorted((data_root / "glove").glob("*.txt*"))
+    if given is None and not files:
+        out.print(f"no word vectors: {options.embedding_size} random numbers a word, trained")
+    return replace(options, vectors=given or (str(files[0]) if files else None))
 
 
 @contextmanager

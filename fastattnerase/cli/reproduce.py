@@ -9,7 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from fastattnerase.cli.console import out
-from fastattnerase.cli.inputs import Device, Jobs, choose_device, require_folder
+from fastattnerase.cli.inputs import (
+    DataRoot,
+    Device,
+    Jobs,
+    choose_device,
+    find_vectors,
+    require_folder,
+)
 from fastattnerase.cli.options import Command
 from fastattnerase.cli.watcher import Watcher
 from fastattnerase.studies import Study
@@ -34,7 +41,7 @@ def command_of(study: Study) -> Command:
 
     def reproduce(
         options: Any,
-        data_root: Annotated[Path, typer.Option(help="Folder with the data.")],
+        data_root: DataRoot,
         out_folder: Annotated[
             Path, typer.Option("--out", help="Folder to write; an interrupted run goes on there.")
         ] = Path("runs") / study.name,
@@ -44,6 +51,8 @@ def command_of(study: Study) -> Command:
         from fastattnerase.runs import schedule
 
         require_folder("--data-root", data_root)
+        if hasattr(options, "vectors"):
+            options = find_vectors(options, data_root)
         kind = study.load("units", study.workspace)
         workspace = kind(options, data_root, out_folder, choose_device(device))
         with Watcher(workspace.describe) as watcher:

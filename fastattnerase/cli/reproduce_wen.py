@@ -60,15 +60,11 @@ def wen(
     from fastattnerase.studies.wen.units import Wen
 
     require_folder("--data-root", data_root)
-    vectors = find_vectors(options.vectors, data_root)
     options = replace(
-        options,
+        find_vectors(options, data_root),
         seeds=tuple(range(seeds)),
         small_seeds=tuple(range(small_seeds)),
-        vectors=vectors,
     )
-    if vectors is None:
-        out.print(f"no word vectors: {options.embedding_size} random numbers a word, trained")
     workspace = Wen(options, data_root, out_folder, choose_device(device))
     with Watcher(workspace.describe) as watcher:
         schedule.run(workspace, jobs, watcher)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -49,9 +48,7 @@ def wiegreffe_pinter(
     from fastattnerase.studies.wiegreffe_pinter.units import WiegreffePinter
 
     require_folder("--data-root", data_root)
-    options = replace(options, vectors=find_vectors(options.vectors, data_root))
-    if options.vectors is None:
-        out.print(f"no word vectors: {options.embedding_size} random numbers a word, trained")
+    options = find_vectors(options, data_root)
     workspace = WiegreffePinter(options, data_root, out_folder, choose_device(device))
     with Watcher(workspace.describe) as watcher:
         schedule.run(workspace, jobs, watcher)

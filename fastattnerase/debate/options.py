@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.checks import check_counts
 from fastattnerase.studies.wiegreffe_pinter import options as tests
 
 TEXTS = "texts"  # the name of the user's text, where studies have data sets
@@ -55,9 +56,7 @@ class Options(tests.Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("permutations", "loo_instances"):
-            if getattr(self, name) < 1:
-                raise RunError(f"{name}: given {getattr(self, name)}, needed at least 1")
+        check_counts(self, "permutations", "loo_instances")
         for name in ("seeds", "strengths"):
             if not getattr(self, name):
                 raise RunError(f"{name}: given none, needed one or more")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from fastattnerase.debate.points import Point, collect, points
 from fastattnerase.debate.units import Debate
 from fastattnerase.extras import needs
 from fastattnerase.report import page
-from fastattnerase.report.figures import save as save_figure
 from fastattnerase.report.tables import save as save_table
+from fastattnerase.studies import pages
 from fastattnerase.studies.wiegreffe_pinter.figures import figures
 from fastattnerase.studies.wiegreffe_pinter.tables import model_table
 
@@ -50,17 +51,14 @@ def build(debate: Debate, folder: Path) -> tuple[Path, list[Point]]:
     evidence = collect(debate)
     found = points(evidence)
     about = debate.data()[TEXTS]
-    for part in ("figures", "tables"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
+    pages.empty_folders(folder)
     models = model_table([evidence.family])
     save_table(pd.DataFrame([vars(point) for point in found]), folder / "tables" / "points")
     save_table(models, folder / "tables" / "models")
-    drawn = []
-    for one in figures(debate, [evidence.family], {TEXTS: about.title}):
-        save_figure(one.figure, folder / "figures" / one.name)
-        picture = page.embedded(folder / "figures" / f"{one.name}.png")
-        # What the paper's figures are called says nothing of one's own text.
-        drawn.append({"caption": one.caption.partition(", ")[2], "picture": picture})
+    found_figures = figures(debate, [evidence.family], {TEXTS: about.title})
+    # What the paper's figures are called says nothing of one's own text.
+    named = (replace(one, caption=one.caption.partition(", ")[2]) for one in found_figures)
+    drawn = pages.save_drawn(folder, named)
     base = evidence.family.results[evidence.family.base]
     path = page.write(
         folder / PAGE,
@@ -81,7 +79,7 @@ def build(debate: Debate, folder: Path) -> tuple[Path, list[Point]]:
         models=[_model(row) for row in models.to_dict("records")],
         csv=page.embedded(folder / "tables" / "models.csv"),
         points_csv=page.embedded(folder / "tables" / "points.csv"),
-        figures=drawn,
+        figures=[shown for _, shown in drawn],
     )
     return path, found
 

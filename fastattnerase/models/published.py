@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fastattnerase.models.train_config import TrainConfig, jain_wallace_pair_training
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -26,6 +28,17 @@ class Pair:
     batch_size: int
     hidden_size: int | None = None
     embedding_size: int | None = None
+
+    def training(self, epochs: int | None, seed: int) -> TrainConfig:
+        """Give the training of a model.
+
+        Args:
+            epochs: so many are trained; None for the published number.
+            seed: of the batches.
+        """
+        return jain_wallace_pair_training(
+            epochs=epochs or self.epochs, batch_size=self.batch_size, seed=seed
+        )
 
 
 PAIRS = {
@@ -50,6 +63,17 @@ def pair(dataset: str) -> Pair | None:
         (100, None)
     """
     return PAIRS.get(dataset)
+
+
+def vectors_on(dataset: str, vectors: str | None) -> str | None:
+    """Give the file of word vectors of a data set: words of bAbI have none, as published.
+
+    Example:
+        >>> vectors_on("sst", "glove.txt"), vectors_on("babi_1", "glove.txt")
+        ('glove.txt', None)
+    """
+    of_pair = pair(dataset)
+    return None if of_pair is not None and of_pair.embedding_size else vectors
 
 
 def task_of(dataset: str) -> str:

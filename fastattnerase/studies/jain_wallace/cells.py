@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,8 @@ from fastattnerase.attention_tests.correlation import agreements
 from fastattnerase.attention_tests.instances import evenly
 from fastattnerase.attention_tests.permutation import permuted_outputs
 from fastattnerase.attention_tests.tables import INSTANCES, read_rows, write_rows
-from fastattnerase.data import DataConfig, PreparedCorpus
+from fastattnerase.data import PreparedCorpus
 from fastattnerase.data.prepared import DataResult, PreparedData
-from fastattnerase.data.presets import read_prepared, write_preset
 from fastattnerase.extras import needs
 from fastattnerase.models import (
     AttentionClassifier,
@@ -36,15 +35,15 @@ from fastattnerase.models import (
     train,
 )
 from fastattnerase.models.checkpoint import CHECKPOINT
-from fastattnerase.models.published import data_cost, pair
+from fastattnerase.models.published import pair
 from fastattnerase.models.storage import write_tensors
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
-from fastattnerase.runs.rundir import RunError
 from fastattnerase.runs.undrawn import Reporting
-from fastattnerase.runs.workspace import Report, Unit, Workspace
+from fastattnerase.runs.workspace import Report, Unit
 from fastattnerase.statistics.shares import accuracy_beside, f1, majority
-from fastattnerase.studies.jain_wallace.options import Cell, Options
+from fastattnerase.studies.jain_wallace.options import PAIR_EPOCHS, Cell, Options
+from fastattnerase.studies.published_data import PublishedData
 
 with needs("report"):
     import pandas as pd
@@ -82,12 +81,12 @@ class Trained:
     classes: tuple[str, ...]
 
 
-class Cells(Workspace):
+class Cells(PublishedData):
     """The cells of a study in a folder.
 
     Args:
         options: the study.
-        data_root: the folder with a folder of each data set, and word vectors in `glove`.
+        data_root: the folder with a folder of each data set.
         out: the folder of everything that is made.
         device: where models are trained and run.
 
@@ -101,14 +100,7 @@ class Cells(Workspace):
 
     def __init__(self, options: Options, data_root: Path, out: Path, device: str = "cpu") -> None:
         super().__init__(out)
-        if options.vectors is None:
-            files = sorted((data_root / "glove").glob("*.txt*"))
-            options = replace(options, vectors=str(files[0]) if files else None)
-        elif not Path(options.vectors).is_file():
-            raise RunError(
-                f"vectors: given {options.vectors}, which is no file, needed a file of word vectors"
-            )
-        self.options = options
+        self.options: Options = options
         self.root = data_root
         self.device = device
 
@@ -119,15 +111,6 @@ class Cells(Workspace):
         for cell in cells:
             units += [self.model_unit(cell), *(self.test_unit(cell, test) for test in TESTS)]
         return units
-
-    def data_unit(self, dataset: str) -> Unit:
-        """Give the unit that prepares a data set."""
-        return Unit(
-            f"data/{dataset}",
-            partial(self._prepare, dataset),
-            partial(self._data_state, dataset),
-            cost=data_cost(dataset),
-        )
 
     def model_unit(self, cell: Cell) -> Unit:
         """Give the unit that trains a model."""
@@ -165,6 +148,13 @@ class Cells(Workspace):
 
     def _test_state(self, cell: Cell, test: str) -> dict[str, Any]:
         return {"before": self.digest(self.model_unit(cell))} | self.options.used_for(test)
+
+    def changes(self, content: dict[str, Any], unit: Unit) -> list[str] | None:
+        """Compare a result's state with that of now; epochs go by the name of their option."""
+        changed = super().changes(content, unit)
+        for name in PAIR_EPOCHS:
+            changed = changed and [text.replace(f"{name} is", "pair_epochs is") for text in changed]
+        return changed
 
     # --- what was found --------------------------------------------------------------------------
 
@@ -221,17 +211,7 @@ class Cells(Workspace):
         path = self._path(key)
         return self.read_record(rundir.read_json(path), path).numbers
 
-    def load_data(self, dataset: str) -> tuple[PreparedCorpus, DataConfig]:
-        """Load the prepared data of a data set, with the word vectors."""
-        folder = self.folder(f"data/{dataset}") / "prepared"
-        return read_prepared(folder, vectors=self.options.vectors_on(dataset))
-
     # --- the steps -------------------------------------------------------------------------------
-
-    def _prepare(self, dataset: str, folder: Path, report: Report) -> dict[str, Any]:
-        """Read, clean and split a data set."""
-        limits = self.options.used_for_data()
-        return {"about": write_preset(dataset, self.root, folder / "prepared", **limits)}
 
     def _train(self, cell: Cell, folder: Path, report: Report) -> dict[str, Any]:
         """Train a cell's model and keep it."""

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastattnerase.attention_tests.bins import BINS, bin_of
 from fastattnerase.extras import needs
 from fastattnerase.report.figures import PANEL, STYLE, fitted, letters, place_legend
-from fastattnerase.studies.jain_wallace.tables import ALL, BINS, Found, Tables, bin_of
+from fastattnerase.studies.jain_wallace.tables import ALL, Found, Tables
+from fastattnerase.studies.pages import Drawn, draw_violin
 
 with needs("report"):
     import matplotlib as mpl
@@ -29,21 +31,6 @@ _GREY = "#8a8f98"
 _LINE = 88  # letters of a line of a document
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A figure of the report.
-
-    Attributes:
-        name: Of its files.
-        caption: What it shows.
-        figure: The figure.
-    """
-
-    name: str
-    caption: str
-    figure: Figure
 
 
 @dataclass(frozen=True)
@@ -254,7 +241,7 @@ def _violins(
                 width = 0.8 / len(groups)
                 for which in range(len(BINS)):
                     at = which + width * (number - (len(groups) - 1) / 2)
-                    _violin(axes, values[place == which], at, 0.9 * width, colour)
+                    draw_violin(axes, values[place == which], at, 0.9 * width, colour)
             axes.set_yticks(range(len(BINS)), BINS)
             axes.set_ylim(-0.5, len(BINS) - 0.5)
             axes.set_xlim(0, limit)
@@ -264,20 +251,6 @@ def _violins(
             axes.set_title(fitted(tables.titles[one.cell.dataset], _TITLE, 2))
         _explain(figure, panels, models)
     return figure
-
-
-def _violin(axes: Axes, values: Floats, place: float, width: float, colour: str) -> None:
-    """Draw a lying density with quartiles, and points where values are too few or all the same."""
-    if len(values) < 4 or float(np.ptp(values)) < 1e-9:
-        axes.plot(values, np.full(len(values), place), linestyle="none", marker="o",
-                  markersize=2.5, color=colour)  # fmt: skip
-        return
-    parts = axes.violinplot(values, [place], orientation="horizontal", widths=width,
-                            showextrema=False)  # fmt: skip
-    for body in parts["bodies"]:  # type: ignore[attr-defined]  # a list, by matplotlib's pages
-        body.set(facecolor=colour, edgecolor=colour, alpha=0.45)
-    quartiles = np.quantile(values, [0.25, 0.5, 0.75])
-    axes.vlines(quartiles, place - width / 3, place + width / 3, color=colour, linewidth=1.2)
 
 
 def _divergences(tables: Tables, models: Sequence[Found]) -> Figure:

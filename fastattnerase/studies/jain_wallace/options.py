@@ -10,13 +10,10 @@ from typing import Any, Literal
 from fastattnerase.choices import BackendName
 from fastattnerase.fields import wrong_choices
 from fastattnerase.models.config import ModelConfig
-from fastattnerase.models.published import model_cost, pair
-from fastattnerase.models.train_config import (
-    TrainConfig,
-    jain_wallace_pair_training,
-    jain_wallace_training,
-)
+from fastattnerase.models.published import model_cost, pair, vectors_on
+from fastattnerase.models.train_config import TrainConfig, jain_wallace_training
 from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.checks import check_counts, check_names, check_seeds, preset_names
 from fastattnerase.studies.jain_wallace.paper import DATA_SETS
 
 ENCODERS = ("bilstm", "cnn", "mlp")
@@ -25,6 +22,8 @@ DATASETS = ("sst", "imdb_5k", "ag_news", "20news_sports", "psytar")
 _MOST_SEED = 2**31 - 1
 _CNN_WIDTHS = (1, 3, 5, 7)
 _BABI_SHARE = 4  # by which models of bAbI are narrower
+# What results call `pair_epochs`: of data sets but bAbI, and of bAbI.
+PAIR_EPOCHS = ("query_epochs", "babi_epochs")
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,9 @@ class Options:
         decoder: Decoder of data sets with a query: `tanh` (Jain & Wallace's), `linear` or `query`;
             see `fastattnerase train --help`.
         epochs: Epochs of every model of one text.
-        query_epochs: Epochs of every model with a query, but those of bAbI.
-        babi_epochs: Epochs of every model of a bAbI task. Of these hidden layers, filters and
-            embeddings are a quarter or less as wide as the others', as published, and start from
-            random numbers.
+        pair_epochs: Epochs of models of two texts; by default 25, of bAbI 100, as published. Of
+            models of bAbI hidden layers, filters and embeddings are a quarter or less as wide as
+            the others', and embeddings start from random numbers.
         max_tokens: Documents are cut after so many words; by default none is.
         max_train: Largest number of training documents; by default all.
         max_test: Largest number of test documents; by default all.
@@ -90,8 +88,7 @@ class Options:
     channels: int = 32
     decoder: Literal["tanh", "linear", "query"] = "tanh"
     epochs: int = 8
-    query_epochs: int = 25
-    babi_epochs: int = 100
+    pair_epochs: int | None = None
     max_tokens: int | None = None
     max_train: int | None = None
     max_test: int | None = None
@@ -104,30 +101,13 @@ class Options:
     backend: BackendName = "auto"
 
     def __post_init__(self) -> None:
-        from fastattnerase.data.presets import DATA_PRESETS  # imports torch
-
-        for name, known in (
-            ("datasets", tuple(DATA_PRESETS)),
-            ("encoders", ENCODERS),
-            ("attentions", ATTENTIONS),
-        ):
-            given = getattr(self, name)
-            unknown = [item for item in given if item not in known]
-            if not given or unknown or len(set(given)) < len(given):
-                raise RunError(
-                    f"{name}: given {', '.join(map(str, given)) or 'none'}, needed distinct names "
-                    f"of {', '.join(known)}"
-                )
-        fits = self.seeds and min(self.seeds) >= 0 and max(self.seeds) <= _MOST_SEED
-        if not fits or len(set(self.seeds)) < len(self.seeds):
-            raise RunError(
-                f"seeds: given {', '.join(map(str, self.seeds)) or 'none'}, needed distinct "
-                f"numbers from 0 to {_MOST_SEED}"
-            )
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, int) and value < 1:
-                raise RunError(f"{field.name}: given {value}, needed at least 1")
+        check_names(
+            self,
+            {"datasets": preset_names(), "encoders": ENCODERS, "attentions": ATTENTIONS},
+        )
+        check_seeds(self, "seeds", most=_MOST_SEED)
+        whole = (field.name for field in dataclasses.fields(self))
+        check_counts(self, *(name for name in whole if isinstance(getattr(self, name), int)))
         if self.hidden_size < _BABI_SHARE or self.channels < _BABI_SHARE:
             raise RunError(
                 f"hidden_size, channels: given {self.hidden_size}, {self.channels}, needed at "
@@ -169,11 +149,7 @@ class Options:
         of_pair = pair(cell.dataset)
         if of_pair is None:
             return jain_wallace_training(epochs=self.epochs, seed=cell.seed)
-        return jain_wallace_pair_training(
-            epochs=self.babi_epochs if is_babi(cell.dataset) else self.query_epochs,
-            batch_size=of_pair.batch_size,
-            seed=cell.seed,
-        )
+        return of_pair.training(self.pair_epochs, cell.seed)
 
     def used_for_data(self) -> dict[str, Any]:
         """Give the options that the prepared data depend on."""
@@ -184,21 +160,22 @@ class Options:
 
         Of the word vectors the file's name: where it lies makes no other numbers.
         """
+        of_pair = pair(cell.dataset)
         names = ["channels" if cell.encoder == "cnn" else "hidden_size"]
-        if pair(cell.dataset) is None:
-            names.append("epochs")
-        else:
-            names += ["babi_epochs" if is_babi(cell.dataset) else "query_epochs", "decoder"]
+        names.append("epochs" if of_pair is None else "decoder")
         if self.vectors is None and not is_babi(cell.dataset):
             names.append("embedding_size")
         used = {name: getattr(self, name) for name in names}
+        if of_pair is not None:
+            epochs = self.pair_epochs or of_pair.epochs
+            used[PAIR_EPOCHS[is_babi(cell.dataset)]] = epochs
         vectors = self.vectors_on(cell.dataset)
         used["vectors"] = None if vectors is None else Path(vectors).name
         return used | dataclasses.asdict(cell)
 
     def vectors_on(self, dataset: str) -> str | None:
-        """Give the word vectors of a data set: bAbI has none, as published."""
-        return None if is_babi(dataset) else self.vectors
+        """Give the word vectors of a data set."""
+        return vectors_on(dataset, self.vectors)
 
     def used_for(self, test: str) -> dict[str, Any]:
         """Give the options that the results of a test depend on, beside its model."""

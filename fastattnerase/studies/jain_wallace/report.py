@@ -12,10 +12,10 @@ import numpy as np
 from fastattnerase.extras import needs
 from fastattnerase.models.storage import read_tensors
 from fastattnerase.report import page
-from fastattnerase.report.figures import save as save_figure
 from fastattnerase.report.tables import latex
+from fastattnerase.studies import pages
 from fastattnerase.studies.jain_wallace.cells import ADVERSARIES, RULES, Cells
-from fastattnerase.studies.jain_wallace.figures import Drawn, Review, figures
+from fastattnerase.studies.jain_wallace.figures import Review, figures
 from fastattnerase.studies.jain_wallace.tables import Table, Tables, collect
 
 with needs("report"):
@@ -37,18 +37,12 @@ def build(workspace: Cells, folder: Path) -> Path:
         The page.
     """
     tables = collect(workspace)
-    for part in ("figures", "tables"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
-        for path in (folder / part).iterdir():  # of an earlier report on other cells
-            path.unlink()
+    pages.empty_folders(folder)
     for table in tables.tables:
         table.frame.to_csv(folder / "tables" / f"{table.name}.csv", index=False)
         text = latex(_printed(table, tables.titles), "%.3f")
         (folder / "tables" / f"{table.name}.tex").write_text(text, encoding="utf-8")
-    drawn = []
-    for one in figures(tables, review(workspace, tables)):
-        save_figure(one.figure, folder / "figures" / one.name)
-        drawn.append(one)
+    drawn = pages.save_drawn(folder, figures(tables, review(workspace, tables)))
     claims, *rest = tables.tables
     searches = {one.cell: workspace.asked(one.cell, "adversary") for one in tables.found}
     return page.write(
@@ -57,8 +51,8 @@ def build(workspace: Cells, folder: Path) -> Path:
         "jain_wallace.html.j2",
         claims=claims.frame.to_dict("records"),
         tables=[_shown(folder, table, tables.titles) for table in rest],
-        figures=[_picture(folder, one) for one in drawn if _is_main(one)],
-        others=[_picture(folder, one) for one in drawn if not _is_main(one)],
+        figures=[shown for one, shown in drawn if _is_main(one.name)],
+        others=[shown for one, shown in drawn if not _is_main(one.name)],
         undefined=_undefined(tables),
         models=len(tables.found),
         searches=[
@@ -66,7 +60,7 @@ def build(workspace: Cells, folder: Path) -> Path:
              "attention": cell.attention, "rule": own["rule"], **own["search"]}
             for cell, own in searches.items()
         ],
-        options=_options(workspace),
+        options=pages.options(workspace.options),
     )  # fmt: skip
 
 
@@ -99,16 +93,9 @@ def review(workspace: Cells, tables: Tables) -> Review | None:
     )
 
 
-def _is_main(one: Drawn) -> bool:
+def _is_main(name: str) -> bool:
     """Say whether a figure is among the paper's; others are of further encoders and attentions."""
-    single = one.name.removeprefix("figure-")[2:]
-    return single in ("", "additive", *_MAIN)
-
-
-def _picture(folder: Path, one: Drawn) -> dict[str, str]:
-    """Embed a figure, so that the page can be sent as one file."""
-    picture = page.embedded(folder / "figures" / f"{one.name}.png")
-    return {"caption": one.caption, "picture": picture}
+    return name.removeprefix("figure-")[2:] in ("", "additive", *_MAIN)
 
 
 def _undefined(tables: Tables) -> list[str]:
@@ -149,25 +136,4 @@ def _printed(table: Table, titles: Mapping[str, str]) -> pd.DataFrame:
 
 def _shown(folder: Path, table: Table, titles: Mapping[str, str]) -> dict[str, Any]:
     """Write a table for the page."""
-    return {
-        "name": table.name,
-        "title": table.title,
-        "head": list(table.shown.values()),
-        "rows": _cells(table, titles),
-        "note": table.note,
-        "csv": page.embedded(folder / "tables" / f"{table.name}.csv"),
-    }
-
-
-def _options(workspace: Cells) -> list[tuple[str, str]]:
-    """Name every option with its value."""
-    options = vars(workspace.options)
-    if options["vectors"] is not None:
-        options = options | {
-            "vectors": Path(options["vectors"]).name,
-            "embedding_size": "that of the word vectors",
-        }
-    return [
-        (name.replace("_", " "), ", ".join(map(str, v)) if isinstance(v, tuple) else str(v))
-        for name, v in options.items()
-    ]
+    return pages.table(folder, table, list(table.shown.values()), _cells(table, titles))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastattnerase.attention_tests.bins import BINS, bin_of
 from fastattnerase.attention_tests.correlation import PAIRS
 from fastattnerase.data.prepared import PreparedData
 from fastattnerase.extras import needs
@@ -23,7 +24,6 @@ with needs("report"):
 
 Floats = NDArray[np.float64]
 LEVEL = 0.05  # a tau of at most this p-value is significant
-BINS = ("0 to .25", ".25 to .5", ".5 to .75", ".75 to 1")  # of the largest weight
 ALL = "all"
 _MOST_CLASSES = 3  # with more, all documents are one group, as in the paper
 NONE = "no document"  # why there is no mean
@@ -338,17 +338,6 @@ def _comparisons(found: Found) -> Iterator[dict[str, Any]]:
             "high": mean + _ERRORS * error,
             "undefined": NONE if not len(both) else ONE if len(both) == 1 else "",
         }
-
-
-def bin_of(largest_weight: Floats) -> NDArray[np.int64]:
-    """Give the bin of a largest weight, 0 to 3; 1 belongs to the last.
-
-    Example:
-        >>> import numpy as np
-        >>> bin_of(np.array([0.0, 0.25, 0.99, 1.0])).tolist()
-        [0, 1, 3, 3]
-    """
-    return np.minimum(largest_weight * len(BINS), len(BINS) - 1).astype(np.int64)
 
 
 def _binned(found: Found, frame: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:

@@ -15,7 +15,7 @@ class JainWallace(Cells):
 
     Args:
         options: the study.
-        data_root: the folder with a folder of each data set, and word vectors in `glove`.
+        data_root: the folder with a folder of each data set.
         out: the folder of everything that is made.
         device: where models are trained and run.
 

@@ -12,14 +12,16 @@ from fastattnerase.choices import FixedAttention
 from fastattnerase.fields import wrong_choices
 from fastattnerase.mi.config import Config
 from fastattnerase.models.config import ModelConfig
-from fastattnerase.models.published import model_cost, pair
-from fastattnerase.models.train_config import (
-    MOST_SEED,
-    TrainConfig,
-    jain_wallace_pair_training,
-    jain_wallace_training,
-)
+from fastattnerase.models.published import model_cost, pair, vectors_on
+from fastattnerase.models.train_config import TrainConfig, jain_wallace_training
 from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.checks import (
+    check_counts,
+    check_names,
+    check_seeds,
+    check_tvd,
+    preset_names,
+)
 from fastattnerase.studies.wen.paper import data_set
 
 ENCODERS = ("bilstm", "cnn", "mlp")
@@ -55,8 +57,8 @@ class Options:
             (Tables 3 and 4).
         small_datasets: Data sets of the parts other than the grid.
         small_seeds: Seeds of the parts other than the grid.
-        vectors: File of word vectors in GloVe's text format; by default embeddings start from
-            random numbers.
+        vectors: File of word vectors in GloVe's text format; by default that in the folder glove of
+            --data-root, and where there is none embeddings start from random numbers.
         embedding_size: Width of the word embeddings where no word vectors are given.
         hidden_size: Units of the MLP, and of each direction of the BiLSTM.
         channels: Filters of each of the CNN's five widths; the paper can be read as 128, Jain &
@@ -162,44 +164,24 @@ class Options:
     backend: str = "auto"
 
     def __post_init__(self) -> None:
-        from fastattnerase.data.presets import DATA_PRESETS  # imports torch
-
-        for name, known in (
-            ("datasets", tuple(DATA_PRESETS)),
-            ("small_datasets", tuple(DATA_PRESETS)),
-            ("encoders", ENCODERS),
-            ("attentions", ATTENTIONS),
-            ("mechanisms", ("softmax", "sparsemax")),
-            ("studies", STUDIES),
-        ):
-            given = getattr(self, name)
-            if not given:
-                raise RunError(f"{name}: given none, needed at least one of {', '.join(known)}")
-            unknown = [item for item in given if item not in known]
-            if unknown or len(set(given)) < len(given):
-                raise RunError(
-                    f"{name}: given {', '.join(map(str, given))}, needed distinct names of "
-                    f"{', '.join(known)}"
-                )
-        for name in ("seeds", "small_seeds"):
-            seeds = getattr(self, name)
-            fits = seeds and min(seeds) >= 0 and max(seeds) <= MOST_SEED
-            if not fits or len(set(seeds)) < len(seeds):
-                raise RunError(
-                    f"{name}: given {seeds}, needed distinct numbers from 0 to {MOST_SEED}"
-                )
-        for name in (
-            "hidden_size", "channels", "epochs", "adversary_epochs", "adversary_patience",
-            "embedding_size", "attention_size", "max_tokens", "max_train", "max_test",
-            "pair_epochs",
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise RunError(f"{name}: given {value}, needed at least 1")
+        check_names(
+            self,
+            {
+                **dict.fromkeys(("datasets", "small_datasets"), preset_names()),
+                **{"encoders": ENCODERS, "attentions": ATTENTIONS, "studies": STUDIES},
+                "mechanisms": ("softmax", "sparsemax"),
+            },
+        )
+        check_seeds(self, "seeds", "small_seeds")
+        check_counts(
+            self,
+            *("hidden_size", "channels", "epochs", "adversary_epochs", "adversary_patience"),
+            *("embedding_size", "attention_size", "pair_epochs"),
+            *("max_tokens", "max_train", "max_test"),
+        )
         if self.strength is not None and not 0 <= self.strength < math.inf:
             raise RunError(f"strength: given {self.strength}, needed a number from 0")
-        if not 0 < self.tvd < math.inf:
-            raise RunError(f"tvd: given {self.tvd}, needed a number above 0")
+        check_tvd(self.tvd)
         pairs = [name for name in self.small_datasets if pair(name) is not None]
         if pairs and "adversary" in self.studies:
             raise RunError(
@@ -257,9 +239,7 @@ class Options:
         """Configure the training of all models but adversaries."""
         of_pair = pair(cell.dataset)
         if of_pair is not None:
-            return jain_wallace_pair_training(
-                epochs=self.max_epochs(cell), batch_size=of_pair.batch_size, seed=cell.seed
-            )
+            return of_pair.training(self.pair_epochs, cell.seed)
         return replace(
             jain_wallace_training(epochs=self.epochs, seed=cell.seed),
             selection=self.selection,
@@ -306,9 +286,8 @@ class Options:
         return self.adversary_epochs if cell.variant == "adversary" else self.epochs
 
     def vectors_on(self, dataset: str) -> str | None:
-        """Give the file of word vectors of a data set; words of bAbI have none."""
-        of_pair = pair(dataset)
-        return None if of_pair is not None and of_pair.embedding_size else self.vectors
+        """Give the word vectors of a data set."""
+        return vectors_on(dataset, self.vectors)
 
     def used_for_data(self) -> dict[str, Any]:
         """Give the options that the prepared data depend on."""

@@ -14,6 +14,7 @@ from fastattnerase.report import page
 from fastattnerase.report.figures import save as save_figure
 from fastattnerase.report.tables import latex
 from fastattnerase.runs import rundir
+from fastattnerase.studies import pages
 from fastattnerase.studies.wen.claims import Claim, claims, exceptions
 from fastattnerase.studies.wen.columns import Layout
 from fastattnerase.studies.wen.figures import figures
@@ -84,12 +85,13 @@ def build(workspace: Wen, folder: Path) -> Path:
         exceptions=exceptions(),
         nulls=[row.sentence for row in tables.nulls],
         tables=[
-            _shown(layout, frame, titles)
-            | {"csv": page.embedded(folder / "tables" / f"{layout.name}.csv")}
+            _shown(folder, layout, frame, titles)
             for layout, frame in written if layout.shown
         ],
-        figures=[_picture(folder, *item) for item in drawn if not item[0].startswith("curves-")],
-        curves=[_picture(folder, name, f"Information by rank: {titles[name[7:]]}, first seed.")
+        figures=[
+            pages.picture(folder, *item) for item in drawn if not item[0].startswith("curves-")
+        ],
+        curves=[pages.picture(folder, name, f"Information by rank: {titles[name[7:]]}, first seed.")
                 for name, _ in drawn if name.startswith("curves-")],
         data=list(map(_data, data.values())),
         points=POINTS,
@@ -98,7 +100,7 @@ def build(workspace: Wen, folder: Path) -> Path:
         cells=len(results),
         wanted=len(workspace.cells()),
         files={layout.name for layout, _ in written},
-        options=_options(workspace),
+        options=pages.options(workspace.options, _width(workspace)),
     )  # fmt: skip
 
 
@@ -116,12 +118,6 @@ def _write_tables(
             (folder / f"{layout.name}.tex").write_text(latex(printed, "%.3f"), encoding="utf-8")
 
 
-def _picture(folder: Path, name: str, caption: str) -> dict[str, str]:
-    """Embed a figure, so that the page can be sent as one file."""
-    picture = page.embedded(folder / "figures" / f"{name}.png")
-    return {"caption": caption, "picture": picture}
-
-
 def _data(about: PreparedData) -> dict[str, Any]:
     """Describe a prepared data set for the page."""
     return {
@@ -134,24 +130,18 @@ def _data(about: PreparedData) -> dict[str, Any]:
     }
 
 
-def _options(workspace: Wen) -> list[tuple[str, str]]:
-    """Name every option with its value; with word vectors, the width that these have."""
-    options = vars(workspace.options)
-    if options["vectors"] is not None:
-        models = (
-            workspace.folder(cell.key) / "model" / "model.json" for cell in workspace.results()
-        )
-        width = next(
-            rundir.read_json(path)["model"]["embedding_size"] for path in models if path.exists()
-        )
-        options = options | {
-            "vectors": Path(options["vectors"]).name,
-            "embedding_size": f"{width}, of the word vectors",
-        }
-    return [
-        (name.replace("_", " "), ", ".join(map(str, v)) if isinstance(v, tuple) else str(v))
-        for name, v in options.items()
-    ]
+def _width(workspace: Wen) -> str:
+    """Say how wide the word vectors are that the first model had."""
+    models = (
+        workspace.folder(cell.key) / "model" / "model.json"
+        for cell in workspace.results()
+        if workspace.options.vectors_on(cell.dataset) is not None
+    )
+    width = next(
+        (rundir.read_json(path)["model"]["embedding_size"] for path in models if path.exists()),
+        "that",
+    )
+    return f"{width}, of the word vectors"
 
 
 def _claim(claim: Claim) -> dict[str, str]:
@@ -166,7 +156,9 @@ def _claim(claim: Claim) -> dict[str, str]:
     }
 
 
-def _shown(layout: Layout[Any], frame: pd.DataFrame, titles: dict[str, str]) -> dict[str, Any]:
+def _shown(
+    folder: Path, layout: Layout[Any], frame: pd.DataFrame, titles: dict[str, str]
+) -> dict[str, Any]:
     """Write a table's cells for the page; taus that are chance are marked."""
 
     def text(column: str, row: Mapping[Hashable, Any]) -> str:
@@ -180,15 +172,8 @@ def _shown(layout: Layout[Any], frame: pd.DataFrame, titles: dict[str, str]) -> 
             return titles.get(str(value), str(value))
         return str(value).replace("_", " ")
 
-    return {
-        "name": layout.name,
-        "title": layout.title,
-        "head": list(layout.shown.values()),
-        "rows": [
-            [text(column, row) for column in layout.shown] for row in frame.to_dict("records")
-        ],
-        "note": layout.note,
-    }
+    rows = [[text(column, row) for column in layout.shown] for row in frame.to_dict("records")]
+    return pages.table(folder, layout, list(layout.shown.values()), rows)
 
 
 def _printed(

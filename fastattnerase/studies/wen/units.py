@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fastattnerase import mi
-from fastattnerase.data import DataConfig, PreparedCorpus
+from fastattnerase.data import PreparedCorpus
 from fastattnerase.data.prepared import DataResult, PreparedData
-from fastattnerase.data.presets import read_prepared, write_preset
 from fastattnerase.models import (
     AttentionClassifier,
     Objective,
@@ -33,16 +32,16 @@ from fastattnerase.models.adversary import adversary_objective
 from fastattnerase.models.checkpoint import CHECKPOINT
 from fastattnerase.models.fixed_attention import fixed_attention
 from fastattnerase.models.predictions import Predictions
-from fastattnerase.models.published import data_cost
 from fastattnerase.models.train_config import ADVERSARY_SEED, adversary_training
 from fastattnerase.models.untrained import has_parameters, with_untrained_attention
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.undrawn import Reporting
-from fastattnerase.runs.workspace import MANIFEST, Record, Report, Unit, Workspace
+from fastattnerase.runs.workspace import MANIFEST, Record, Report, Unit
 from fastattnerase.sources import ModelSource
 from fastattnerase.statistics.divergence import attention_shape, divergence
 from fastattnerase.statistics.shares import f1, majority
+from fastattnerase.studies.published_data import PublishedData
 from fastattnerase.studies.wen.models import fixed_representation
 from fastattnerase.studies.wen.options import (
     BEST,
@@ -70,7 +69,7 @@ class _Stated:
     seconds: float
 
 
-class Wen(Workspace):
+class Wen(PublishedData):
     """The studies in a folder.
 
     Args:
@@ -91,7 +90,7 @@ class Wen(Workspace):
 
     def __init__(self, options: Options, root: Path, out: Path, device: str = "cpu") -> None:
         super().__init__(out)
-        self.options = options
+        self.options: Options = options
         self.root = root
         self.device = device
 
@@ -140,15 +139,6 @@ class Wen(Workspace):
             units[data] = None
             units[self.unit_of(cell)] = None
         return list(units)
-
-    def data_unit(self, dataset: str) -> Unit:
-        """Give the unit that prepares a data set."""
-        return Unit(
-            f"data/{dataset}",
-            partial(self._prepare, dataset),
-            partial(self._data_state, dataset),
-            cost=data_cost(dataset),
-        )
 
     def unit_of(self, cell: Cell) -> Unit:
         """Give the unit of a cell."""
@@ -240,16 +230,6 @@ class Wen(Workspace):
         return None if record is None else read_record(kind, record.numbers, path)
 
     # --- units -----------------------------------------------------------------------------------
-
-    def _prepare(self, dataset: str, folder: Path, report: Report) -> dict[str, Any]:
-        """Prepare a data set in a unit's folder."""
-        limits = self.options.used_for_data()
-        return {"about": write_preset(dataset, self.root, folder / "prepared", **limits)}
-
-    def load_data(self, dataset: str) -> tuple[PreparedCorpus, DataConfig]:
-        """Load the prepared data of a data set, with the word vectors."""
-        folder = self.folder(f"data/{dataset}") / "prepared"
-        return read_prepared(folder, vectors=self.options.vectors_on(dataset))
 
     def _cell(self, cell: Cell, folder: Path, report: Report) -> dict[str, Any]:
         """Train a cell's model, measure it, and keep it where others start from it."""

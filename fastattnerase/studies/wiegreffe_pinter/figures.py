@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from fastattnerase.attention_tests.bins import BINS, bin_of
 from fastattnerase.extras import needs
 from fastattnerase.report.figures import PANEL, STYLE, fitted, letters, place_legend
+from fastattnerase.studies.pages import FEW, Drawn, draw_violin
 from fastattnerase.studies.wiegreffe_pinter.cells import Cells
 from fastattnerase.studies.wiegreffe_pinter.options import Cell
 from fastattnerase.studies.wiegreffe_pinter.paper import strength
 from fastattnerase.studies.wiegreffe_pinter.results import CellResult
 from fastattnerase.studies.wiegreffe_pinter.tables import (
-    BINS,
     Family,
     adversary_instances,
-    bin_of,
     seed_instances,
 )
 
@@ -35,18 +34,8 @@ _KINDS = {
     "uniform": ("uniform attention", "#1b1f24", "s"),
     "adversary": ("trained adversaries, by λ", "#d55e00", "^"),
 }
-_FEW = 5  # documents below which a group is drawn as points
 _SHORT = (6, 24)  # words of a document whose maps can be read
 _TITLE = letters(PANEL[0] + 0.6, 10.5)
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A figure with its file name, without extension, and its caption."""
-
-    name: str
-    caption: str
-    figure: Figure
 
 
 def figures(workspace: Cells, of: Sequence[Family], titles: dict[str, str]) -> Iterator[Drawn]:
@@ -71,7 +60,7 @@ def figures(workspace: Cells, of: Sequence[Family], titles: dict[str, str]) -> I
                 f"figure-3-{suffix}",
                 f"Figure 3, {title}: divergence from the base model's attention, by the base "
                 "model's largest weight and decision. Lines: quartiles; dots: groups of fewer than "
-                f"{_FEW} documents.",
+                f"{FEW} documents.",
                 _divergences(panels, data[base.dataset].classes, title),
             )
         if len(family.results) > 1 and any(r.divergence for r in family.results.values()):
@@ -141,7 +130,8 @@ def _divergences(panels: dict[str, pd.DataFrame], classes: Sequence[str], title:
                 for shift, decision in zip(shifts, decisions, strict=True):
                     own = rows[(rows["bin"] == place) & (rows["decision"] == decision)]
                     colour = _COLOURS[decision % len(_COLOURS)]
-                    _violin(axes, own["jsd"].to_numpy(), place + shift, colour, len(decisions))
+                    width = 0.72 / len(decisions)
+                    draw_violin(axes, own["jsd"].to_numpy(float), place + shift, width, colour)
             for decision in decisions:
                 colour = _COLOURS[decision % len(_COLOURS)]
                 axes.plot([], [], color=colour, linewidth=6, alpha=0.45,
@@ -155,24 +145,6 @@ def _divergences(panels: dict[str, pd.DataFrame], classes: Sequence[str], title:
         handles, labels = figure.axes[0].get_legend_handles_labels()
         place_legend(figure, handles, labels, "lower", 2)
     return figure
-
-
-def _violin(axes: Axes, values: np.ndarray, place: float, colour: str, groups: int) -> None:
-    """Draw one group: its density with quartiles, or its points where these are few or equal."""
-    if len(values) < _FEW or np.ptp(values) < 1e-9:
-        axes.plot(values, np.full(len(values), place), ".", color=colour, markersize=4)
-        return
-    parts = axes.violinplot(
-        values,
-        positions=[place],
-        orientation="horizontal",
-        widths=0.72 / groups,
-        showextrema=False,
-        quantiles=[0.25, 0.5, 0.75],
-    )
-    for body in parts["bodies"]:  # type: ignore[attr-defined]
-        body.set(facecolor=colour, alpha=0.45, linewidth=0)
-    parts["cquantiles"].set(color="#1b1f24", linewidth=1.1)
 
 
 # --- Figure 5 ------------------------------------------------------------------------------------

@@ -9,16 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from fastattnerase.models.config import ModelConfig
-from fastattnerase.models.published import model_cost, pair
+from fastattnerase.models.published import model_cost, pair, vectors_on
 from fastattnerase.models.train_config import (
     ADVERSARY_SEED,
     MOST_SEED,
     TrainConfig,
     adversary_training,
-    jain_wallace_pair_training,
     jain_wallace_training,
 )
 from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.checks import (
+    check_counts,
+    check_names,
+    check_seeds,
+    check_tvd,
+    preset_names,
+)
 from fastattnerase.studies.wiegreffe_pinter.paper import (
     BASE_SEED,
     LENDER,
@@ -58,12 +64,12 @@ class Options:
         curve_epochs: Largest number of epochs of the curve's adversaries.
         lender: Weight λ of the adversary that lends its attention weights in the diagnostic; 0.001
             in the paper.
-        vectors: File of word vectors in GloVe's text format; by default embeddings start from
-            random numbers.
+        vectors: File of word vectors in GloVe's text format; by default that in the folder glove of
+            --data-root, and where there is none embeddings start from random numbers.
         embedding_size: Width of the word embeddings where no word vectors are given.
         hidden_size: Units of the MLP, and of each direction of the BiLSTM.
         epochs: Epochs of every model other than the adversaries and those of two texts.
-        pair_epochs: Epochs of models of two texts; by default Jain & Wallace's, 25, for bAbI 100.
+        pair_epochs: Epochs of models of two texts; by default Jain & Wallace's, 25, of bAbI 100.
         adversary_epochs: Largest number of epochs of an adversary.
         adversary_patience: An adversary's training stops after so many epochs without a lower
             training loss.
@@ -115,58 +121,40 @@ class Options:
 
     def __post_init__(self) -> None:
         self._check_names()
-        for name in ("seeds", "base_seed"):
-            given = getattr(self, name)
-            seeds = given if isinstance(given, tuple) else (given,)
-            fits = all(0 <= seed <= MOST_SEED for seed in seeds)
-            if not fits or len(set(seeds)) < len(seeds):
-                raise RunError(
-                    f"{name}: given {given}, needed distinct numbers from 0 to {MOST_SEED}"
-                )
+        if not 0 <= self.base_seed <= MOST_SEED:
+            raise RunError(
+                f"base_seed: given {self.base_seed}, needed a number from 0 to {MOST_SEED}"
+            )
         if self.base_seed in self.seeds:
             raise RunError(f"seeds: given {self.base_seed}, needed others than base_seed")
         if "seeds" in self.tests and not self.seeds:
             raise RunError("seeds: given none, needed one or more, or tests without seeds")
-        for name in (
-            "hidden_size", "epochs", "pair_epochs", "adversary_epochs", "adversary_patience",
-            "curve_epochs", "embedding_size", "adversary_instances", "max_tokens", "max_train",
-            "max_test",
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise RunError(f"{name}: given {value}, needed at least 1")
+        if self.seeds:
+            check_seeds(self, "seeds")
+        check_counts(
+            self,
+            *("hidden_size", "epochs", "pair_epochs", "adversary_epochs", "adversary_patience"),
+            *("curve_epochs", "embedding_size", "adversary_instances"),
+            *("max_tokens", "max_train", "max_test"),
+        )
         for name in ("strengths", "curve", "lender"):
             given = getattr(self, name)
             values = given if isinstance(given, tuple) else (given,)
             if not all(0 <= value < math.inf for value in values) or len(set(values)) < len(values):
                 raise RunError(f"{name}: given {given}, needed distinct numbers from 0")
-        if not 0 < self.tvd < math.inf:
-            raise RunError(f"tvd: given {self.tvd}, needed a number above 0")
+        check_tvd(self.tvd)
 
     def _check_names(self) -> None:
         """Refuse names that are unknown, given twice, or missing."""
-        from fastattnerase.data.presets import DATA_PRESETS  # imports torch
-
-        presets = tuple(DATA_PRESETS)
-        for name, known in (
-            ("datasets", presets),
-            ("tested", presets),
-            ("curve_datasets", presets),
-            ("tests", TESTS),
-            ("encoders", ENCODERS),
-            ("attentions", ATTENTIONS),
-        ):
-            given = getattr(self, name)
-            if given is None:
-                continue
-            if not given and name not in ("tested", "curve_datasets"):
-                raise RunError(f"{name}: given none, needed at least one of {', '.join(known)}")
-            unknown = [item for item in given if item not in known]
-            if unknown or len(set(given)) < len(given):
-                raise RunError(
-                    f"{name}: given {', '.join(map(str, given))}, needed distinct names of "
-                    f"{', '.join(known)}"
-                )
+        presets = preset_names()
+        check_names(
+            self,
+            {
+                **dict.fromkeys(("datasets", "tested", "curve_datasets"), presets),
+                **{"tests": TESTS, "encoders": ENCODERS, "attentions": ATTENTIONS},
+            },
+            may_be_empty=("tested", "curve_datasets"),
+        )
         several = [name for name in (*self.tested_datasets, *self.curve_on) if pair(name)]
         if several:
             raise RunError(
@@ -224,11 +212,7 @@ class Options:
         """
         of_pair = pair(cell.dataset)
         if of_pair is not None:
-            return jain_wallace_pair_training(
-                epochs=self.pair_epochs or of_pair.epochs,
-                batch_size=of_pair.batch_size,
-                seed=cell.seed,
-            )
+            return of_pair.training(self.pair_epochs, cell.seed)
         training = replace(jain_wallace_training(epochs=self.epochs, seed=cell.seed), first_epoch=1)
         if not cell.is_adversary:
             return training
@@ -261,9 +245,8 @@ class Options:
         return options | {"embedding_size": width or self.embedding_size}
 
     def vectors_on(self, dataset: str) -> str | None:
-        """Give the word vectors of a data set; those of bAbI are random."""
-        of_pair = pair(dataset)
-        return None if of_pair is not None and of_pair.embedding_size else self.vectors
+        """Give the word vectors of a data set."""
+        return vectors_on(dataset, self.vectors)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any
 from fastattnerase.data.prepared import PreparedData
 from fastattnerase.extras import needs
 from fastattnerase.report import page
-from fastattnerase.report.figures import save as save_figure
 from fastattnerase.report.tables import save as save_table
 from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies import pages
 from fastattnerase.studies.wiegreffe_pinter import tables
 from fastattnerase.studies.wiegreffe_pinter.cells import Cells
 from fastattnerase.studies.wiegreffe_pinter.claims import claims
@@ -47,10 +47,7 @@ def build(workspace: Cells, folder: Path) -> Path:
         raise RunError(f"{workspace.out} has no finished base model to report on")
     data = workspace.data()
     titles = {name: about.title for name, about in data.items()}
-    for part in ("figures", "tables"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
-        for path in (folder / part).iterdir():  # of an earlier report
-            path.unlink()
+    pages.empty_folders(folder)
     uniform = tables.uniform_table(workspace, families)
     diagnostic = tables.diagnostic_table(families)
     adversaries = tables.adversary_table(families)
@@ -71,26 +68,21 @@ def build(workspace: Cells, folder: Path) -> Path:
     for name, frame in frames.items():
         if len(frame):
             save_table(frame, folder / "tables" / name)
-    drawn = []
-    for one in figures(workspace, families, titles):
-        save_figure(one.figure, folder / "figures" / one.name)
-        picture = page.embedded(folder / "figures" / f"{one.name}.png")
-        drawn.append({"caption": one.caption, "picture": picture})
+    drawn = pages.save_drawn(folder, figures(workspace, families, titles))
     return page.write(
         folder / PAGE,
         "fastattnerase.studies.wiegreffe_pinter",
         "wiegreffe-pinter.html.j2",
         claims=[vars(claim) | {"case": _titled(claim.case, titles)} for claim in found],
         tables=[
-            _shown(layout, frames[layout.name], titles)
-            | {"csv": page.embedded(folder / "tables" / f"{layout.name}.csv")}
+            _shown(folder, layout, frames[layout.name], titles)
             for layout in LAYOUTS
             if len(frames[layout.name])
         ],
-        figures=drawn,
+        figures=[shown for _, shown in drawn],
         points=POINTS,
         sources=list(SOURCES.values()),
-        options=_options(workspace),
+        options=pages.options(workspace.options),
         models=sum(len(family.results) for family in families),
     )
 
@@ -117,7 +109,9 @@ def _titled(case: str, titles: dict[str, str]) -> str:
     return f"{titles.get(name, name)} {rest}"
 
 
-def _shown(layout: Layout, frame: pd.DataFrame, titles: dict[str, str]) -> dict[str, Any]:
+def _shown(
+    folder: Path, layout: Layout, frame: pd.DataFrame, titles: dict[str, str]
+) -> dict[str, Any]:
     """Write a table's cells for the page."""
 
     def text(column: str, value: Any) -> str:
@@ -132,23 +126,5 @@ def _shown(layout: Layout, frame: pd.DataFrame, titles: dict[str, str]) -> dict[
         return str(value)
 
     columns = {name: head for name, head in layout.columns.items() if name in frame}
-    return {
-        "name": layout.name,
-        "title": layout.title,
-        "note": layout.note,
-        "head": list(columns.values()),
-        "rows": [
-            [text(column, row[column]) for column in columns] for row in frame.to_dict("records")
-        ],
-    }
-
-
-def _options(workspace: Cells) -> list[tuple[str, str]]:
-    """Name every option of the last call with its value; of word vectors the file's name."""
-    options = vars(workspace.options)
-    if options["vectors"] is not None:
-        options = options | {"vectors": Path(options["vectors"]).name}
-    return [
-        (name.replace("_", " "), ", ".join(map(str, v)) if isinstance(v, tuple) else str(v))
-        for name, v in options.items()
-    ]
+    rows = [[text(column, row[column]) for column in columns] for row in frame.to_dict("records")]
+    return pages.table(folder, layout, list(columns.values()), rows)

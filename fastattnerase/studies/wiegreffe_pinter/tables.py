@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fastattnerase.attention_tests.bins import BINS, bin_of
 from fastattnerase.extras import needs
 from fastattnerase.statistics.paired import compare
 from fastattnerase.studies.wiegreffe_pinter.cells import Cells
@@ -20,8 +21,6 @@ with needs("report"):
     import pandas as pd
 with needs("text"):
     from scipy import stats
-
-BINS = ("0 to .25", ".25 to .5", ".5 to .75", ".75 to 1")  # of the largest weight
 
 
 @dataclass(frozen=True)
@@ -62,16 +61,6 @@ def families(workspace: Cells) -> list[Family]:
             base = Cell(cell.dataset, cell.encoder, cell.attention, "base", seed)
             found.setdefault(base, {})[cell] = result
     return [Family(base, results) for base, results in found.items() if base in results]
-
-
-def bin_of(weights: Any) -> Any:
-    """Give the bin of largest weights: four equal ones of [0, 1], the last with its end.
-
-    Example:
-        >>> bin_of([0.1, 0.25, 0.74, 1.0]).tolist()
-        [0, 1, 2, 3]
-    """
-    return np.minimum((np.asarray(weights) * 4).astype(np.int64), 3)
 
 
 # --- Table 2: uniform weights --------------------------------------------------------------------

@@ -7,15 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastattnerase.data import DataConfig, PreparedCorpus
-from fastattnerase.data.presets import read_prepared, write_preset
-from fastattnerase.models.published import data_cost
-from fastattnerase.runs.workspace import Report, Unit
+from fastattnerase.runs.workspace import Unit
+from fastattnerase.studies.published_data import PublishedData
 from fastattnerase.studies.wiegreffe_pinter.cells import Cells
 from fastattnerase.studies.wiegreffe_pinter.options import DIAGNOSTIC, Cell, Options
 
 
-class WiegreffePinter(Cells):
+class WiegreffePinter(PublishedData, Cells):
     """The tests in a folder.
 
     Args:
@@ -30,6 +28,8 @@ class WiegreffePinter(Cells):
         >>> [u.key for u in WiegreffePinter(options, Path("data"), Path("runs/wp")).units()]
         ['data/sst', 'cells/sst/bilstm-additive/base-10', 'cells/sst/bilstm-additive/uniform-10']
     """
+
+    options: Options
 
     def __init__(self, options: Options, root: Path, out: Path, device: str = "cpu") -> None:
         super().__init__(options, out, device)
@@ -83,25 +83,6 @@ class WiegreffePinter(Cells):
             for strength in o.curve:
                 yield make("adversary", o.base_seed, strength, o.curve_epochs)
 
-    def data_unit(self, dataset: str) -> Unit:
-        """Give the unit that prepares a data set."""
-        return Unit(
-            f"data/{dataset}",
-            partial(self._prepare, dataset),
-            partial(self._data_state, dataset),
-            cost=data_cost(dataset),
-        )
-
     def _data_state(self, dataset: str) -> dict[str, Any]:
         """Say what prepared data depend on."""
         return {"dataset": dataset, "options": self.options.used_for_data()}
-
-    def _prepare(self, dataset: str, folder: Path, report: Report) -> dict[str, Any]:
-        """Prepare a data set in a unit's folder."""
-        limits = self.options.used_for_data()
-        return {"about": write_preset(dataset, self.root, folder / "prepared", **limits)}
-
-    def load_data(self, dataset: str) -> tuple[PreparedCorpus, DataConfig]:
-        """Load a prepared data set, with the word vectors."""
-        folder = self.folder(f"data/{dataset}") / "prepared"
-        return read_prepared(folder, vectors=self.options.vectors_on(dataset))

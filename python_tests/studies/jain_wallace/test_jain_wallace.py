@@ -267,7 +267,7 @@ def test_a_killed_study_goes_on_with_the_same_numbers(
 @pytest.mark.usefixtures("undrawn_figures")
 def test_a_data_set_with_a_query(tmp_path: Path) -> None:
     """Answers of bAbI are predicted by a decoder that is no linear head; all are one group."""
-    options = replace(OPTIONS, datasets=("babi_1",), encoders=("mlp",), babi_epochs=2)
+    options = replace(OPTIONS, datasets=("babi_1",), encoders=("mlp",), pair_epochs=2)
     workspace = study(stories(tmp_path / "root"), tmp_path / "out", options)
     [cell] = options.cells()
     config = options.model(cell)
@@ -287,12 +287,24 @@ def test_a_data_set_with_a_query(tmp_path: Path) -> None:
     rows = workspace.found(cell, "adversary")
     assert (rows["jsd_code"] > 0.01).any()  # the output of a small decoder hardly moves
     assert (rows["tvd_paper"] <= 0.05).all()
+    longer = JainWallace(replace(options, pair_epochs=3), workspace.root, workspace.out)
+    with pytest.raises(RunError, match=r"was made .*: pair_epochs is 2 there and 3 here;"):
+        run(longer)
+
+
+def test_epochs_of_two_texts_are_the_published_ones_by_default() -> None:
+    """Results call them by the names that the first ones had, so that these still open."""
+    options = Options(datasets=("snli", "babi_1"), encoders=("mlp",))
+    found = {cell.dataset: options.used_for_model(cell) for cell in options.cells()}
+    assert found["snli"]["query_epochs"] == 25
+    assert found["babi_1"]["babi_epochs"] == 100
+    assert [options.training(cell).epochs for cell in options.cells()] == [25, 100]
 
 
 def test_bad_options() -> None:
     for given, message in (
         ({"datasets": ("nowhere",)}, r"datasets: given nowhere, needed distinct names of sst"),
-        ({"encoders": ()}, r"encoders: given none, needed distinct names of bilstm, cnn, mlp"),
+        ({"encoders": ()}, r"encoders: given none, needed at least one of bilstm, cnn, mlp"),
         ({"attentions": ("deep",)}, r"attentions: given deep, needed .* additive, dot"),
         ({"seeds": (1, 1)}, r"seeds: given 1, 1, needed distinct numbers from 0"),
         ({"loo_instances": 0}, r"loo_instances: given 0, needed at least 1"),

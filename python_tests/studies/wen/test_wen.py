@@ -335,8 +335,8 @@ def test_what_cannot_be_measured_is_said(finished: Wen, tmp_path: Path) -> None:
             "datasets: given sst, trec, needed distinct names of sst, imdb",
         ),
         ({"encoders": ("gru",)}, "encoders: given gru, needed distinct names of bilstm, cnn, mlp"),
-        ({"seeds": (0, 0)}, r"seeds: given \(0, 0\), needed distinct numbers from 0 to \d+"),
-        ({"seeds": (0, -1)}, r"seeds: given \(0, -1\)"),
+        ({"seeds": (0, 0)}, r"seeds: given 0, 0, needed distinct numbers from 0 to \d+"),
+        ({"seeds": (0, -1)}, r"seeds: given 0, -1"),
         (
             {"small_seeds": (2**63 - 1,)},
             "distinct numbers from 0 to 9223372036852775804",
