@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
@@ -127,12 +126,6 @@ def linear_head(
             f"head_weight: given {shape_of(weight)}, needed [C, {needed}] with C at least 1"
         )
     C = weight.shape[0]
-    if C == 1:
-        warnings.warn(
-            "head_weight: one class, so nothing can flip; a model with one logit is "
-            "binary_head(w, b), for capture head=fae.binary_head(layer.weight, layer.bias)",
-            stacklevel=3,
-        )
     dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
     weight3 = weight.detach().to(dtype).reshape(C, *values.shape[1:]).contiguous()  # [C, H, D]
     if bias is None:

@@ -162,9 +162,10 @@ def test_to_moves_every_tensor():
         assert getattr(moved, name).device.type == "meta", name
 
 
-def test_one_class_warns():
-    with pytest.warns(UserWarning, match="head_weight: one class, so nothing can flip"):
-        packed(head_weight=W[:1], head_bias=None)
+def test_sweep_of_one_output_warns():
+    batch = packed(head_weight=W[:1], head_bias=None)
+    with pytest.warns(UserWarning, match="batch: one output, so nothing can flip"):
+        assert (fae.sweep(batch, ["attention"]).prefixes.first_flip == -1).all()
 
 
 def test_binary_head_is_the_sigmoid_model():

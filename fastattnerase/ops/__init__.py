@@ -16,6 +16,7 @@ from fastattnerase.ops.results import (
     Sweep,
 )
 from fastattnerase.ops.sweeps import sweep
+from fastattnerase.ops.thresholds import ThresholdCrossing, cross_threshold
 
 __all__ = [
     "ItemErasure",
@@ -23,6 +24,8 @@ __all__ = [
     "PermutedWeights",
     "PrefixErasure",
     "Sweep",
+    "ThresholdCrossing",
+    "cross_threshold",
     "erase_each",
     "erase_prefixes",
     "minimal_flip_set",

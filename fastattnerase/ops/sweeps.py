@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args, overload
 
@@ -191,6 +192,13 @@ def sweep(
     ([[1]], [1])
     """
     check_batch(batch)
+    if batch.head is None and batch.num_classes == 1:
+        warnings.warn(
+            "batch: one output, so nothing can flip; where it crosses a threshold says "
+            "cross_threshold; a two-class model with one logit is binary_head(w, b), for capture "
+            "head=fae.binary_head(layer.weight, layer.bias)",
+            stacklevel=2,
+        )
     if isinstance(rankings, (str, Tensor)):
         rankings = (rankings,)
     if random_orders < 1:

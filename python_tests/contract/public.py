@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
@@ -21,16 +20,14 @@ def batch_of(problem: Problem) -> fae.AttentionBatch:
     one = problem.values.shape[1] == 1
     attention = problem.attention[:, 0] if one else problem.attention
     head = problem.head_weight[:, 0] if one else problem.head_weight
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="head_weight: one class")
-        return fae.AttentionBatch(
-            problem.values[:, 0] if one else problem.values,
-            problem.offsets,
-            **{"scores" if problem.is_scores else "weights": attention},
-            head_weight=head,
-            head_bias=problem.head_bias,
-            ids=problem.ids,
-        )
+    return fae.AttentionBatch(
+        problem.values[:, 0] if one else problem.values,
+        problem.offsets,
+        **{"scores" if problem.is_scores else "weights": attention},
+        head_weight=head,
+        head_bias=problem.head_bias,
+        ids=problem.ids,
+    )
 
 
 def ragged(
