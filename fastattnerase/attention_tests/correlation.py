@@ -13,7 +13,7 @@ from fastattnerase.attention_tests.instances import chosen, instances
 from fastattnerase.data.dataset import Dataset
 from fastattnerase.models.base import AttentionClassifier
 from fastattnerase.saliency.batches import MAX_BYTES
-from fastattnerase.saliency.gradient import gradient_importance
+from fastattnerase.saliency.gradient_importance import gradient_importance
 from fastattnerase.saliency.leave_one_out import leave_one_out
 from fastattnerase.statistics.correlation import kendall_tau
 

@@ -15,7 +15,7 @@ from fastattnerase.data import Dataset, TokenisedText, Vocabulary, collate, enco
 from fastattnerase.models import AttentionClassifier, ModelConfig, ModelError, build_model
 from fastattnerase.models.mechanisms import Mechanism
 from fastattnerase.saliency.batches import words_in
-from fastattnerase.saliency.gradient import gradient_importance
+from fastattnerase.saliency.gradient_importance import gradient_importance
 from fastattnerase.saliency.leave_one_out import leave_one_out
 
 Method = Callable[..., Iterator[NDArray[np.float64]]]

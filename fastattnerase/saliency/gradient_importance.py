@@ -52,7 +52,7 @@ def gradient_importance(
     Example:
         >>> from fastattnerase.data import Example, Vocabulary, encode
         >>> from fastattnerase.models import ModelConfig, build_model
-        >>> from fastattnerase.saliency.gradient import gradient_importance
+        >>> from fastattnerase.saliency.gradient_importance import gradient_importance
         >>> words = Vocabulary(["good", "film"])
         >>> model = build_model(ModelConfig(encoder="mlp"), words, 2)
         >>> [scores] = gradient_importance(model, encode([Example(0, "good film", 1)], words))
