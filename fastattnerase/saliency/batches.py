@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fastattnerase.data.documents import Document
-from fastattnerase.models.base import AttentionClassifier, evaluating
+from fastattnerase.models.base import evaluating
 from fastattnerase.models.encoders import Encoder
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.mechanisms import Mechanism
@@ -21,11 +21,8 @@ _FLOAT = 4  # bytes
 T = TypeVar("T")
 
 
-def words_in(model: AttentionClassifier, max_bytes: int) -> int:
+def words_in(model: nn.Module, max_bytes: int) -> int:
     """Estimate how many words a batch may have.
-
-    A word takes four vectors as wide as its embedding (itself, a copy in reading order for each
-    direction, a gradient) and ten as wide as the encoder's output (an LSTM's gates are four).
 
     Args:
         model: the model.
@@ -39,8 +36,24 @@ def words_in(model: AttentionClassifier, max_bytes: int) -> int:
     """
     if max_bytes < 1:
         raise ModelError(f"max_bytes: given {max_bytes}, needed at least 1")
-    width = max(part.output_size for part in model.modules() if isinstance(part, Encoder))
-    return max(1, max_bytes // (_FLOAT * (4 * model.config.embedding_size + 10 * width)))
+    return max(1, max_bytes // bytes_of_word(model))
+
+
+def bytes_of_word(model: nn.Module) -> int:
+    """Estimate what a word takes of memory while a model runs and its derivatives are taken.
+
+    Four vectors as wide as its embedding (itself, a copy in reading order for each direction, a
+    gradient) and ten as wide as the encoder's output (an LSTM's gates are four). The encoder of
+    another model than the package's is taken to be as wide as its widest parameter.
+    """
+    embeddings = [part for part in model.modules() if isinstance(part, nn.Embedding)]
+    widths = [part.output_size for part in model.modules() if isinstance(part, Encoder)]
+    if not widths:
+        looked_up = {part.weight for part in embeddings}
+        others = (parameter for parameter in model.parameters() if parameter not in looked_up)
+        widths = [max(parameter.shape, default=1) for parameter in others]
+    embedded = max((part.embedding_dim for part in embeddings), default=1)
+    return _FLOAT * (4 * embedded + 10 * max(widths, default=1))
 
 
 def in_batches(documents: Iterable[tuple[T, Document]], words: int) -> Iterator[list[Any]]:
@@ -68,7 +81,7 @@ def in_batches(documents: Iterable[tuple[T, Document]], words: int) -> Iterator[
 
 
 @contextmanager
-def differentiable(model: AttentionClassifier, *, hold_attention: bool) -> Iterator[None]:
+def differentiable(model: nn.Module, *, hold_attention: bool) -> Iterator[None]:
     """Let derivatives by inputs through a model, without dropout; leave it as it was found.
 
     Parameters get no gradients meanwhile.
