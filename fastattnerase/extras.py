@@ -15,8 +15,8 @@ def needs(extra: str) -> Iterator[None]:
     """Guard the imports of packages that an extra brings.
 
     Args:
-        extra: the extra's name in `pyproject.toml`: `text`, `report`, `cli`, `word2vec`, `hub` or
-            `triton`.
+        extra: the extra's name in `pyproject.toml`: `text`, `report`, `cli`, `word2vec`, `hub`,
+            `quantus` or `triton`.
 
     Raises:
         MissingPackageError: a package is not installed; the message has the command.

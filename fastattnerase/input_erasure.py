@@ -53,7 +53,7 @@ class InputErasure:
         decision: [B], int64: the decision on the whole text.
         probabilities: [B, C], float64: of the whole text.
         curves: "label_prob" [R, T + B], float64, NaN where it was not computed; "decision"
-            [R, T + B], int64, -1 there.
+            [R, T + B], int64, -1 there; "probabilities" [R, T + B, C], float64, NaN there.
         offsets: [B + 1], int64: where each document's words begin.
         every: whether every prefix was computed.
         positive: [R, B], int64: how many words of each document have a score above 0; -1 for a
@@ -184,11 +184,14 @@ def erase_inputs(
     curve_bounds = bounds + np.arange(len(bounds))
     label_prob = np.full((len(places), int(curve_bounds[-1])), np.nan)
     decision = np.full(label_prob.shape, -1, dtype=np.int64)
+    every_class = np.full((*label_prob.shape, 0), np.nan)
     probabilities, decided, labels = [], [], []
     plans = _plans(dataset, places, bounds, counts, keep=direction == "keep")
     for b, (slots, p) in enumerate(_classified(model, plans, words)):
         whole = p[0]  # [C]
         own = int(whole.argmax())
+        if not b:
+            every_class = np.full((*label_prob.shape, len(whole)), np.nan)
         label = _class_of(target, b, own, len(whole), len(lengths))
         probabilities.append(whole)
         decided.append(own)
@@ -198,6 +201,7 @@ def erase_inputs(
             found = p[[slot for _, slot in at_row]]  # [K, C]
             label_prob[row, k] = found[:, label]
             decision[row, k] = found.argmax(1)
+            every_class[row, k] = found
         if progress is not None:
             progress(b + 1, len(lengths))
     return InputErasure(
@@ -206,7 +210,11 @@ def erase_inputs(
         torch.tensor(labels, dtype=torch.int64),
         torch.tensor(decided, dtype=torch.int64),
         torch.from_numpy(np.array(probabilities, dtype=np.float64)),
-        {"label_prob": torch.from_numpy(label_prob), "decision": torch.from_numpy(decision)},
+        {
+            "label_prob": torch.from_numpy(label_prob),
+            "decision": torch.from_numpy(decision),
+            "probabilities": torch.from_numpy(every_class),
+        },
         torch.from_numpy(bounds),
         every,
         torch.from_numpy(positive),

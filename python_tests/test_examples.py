@@ -15,8 +15,8 @@ import fastattnerase
 
 FILES = ("extras", "fields", "input_erasure", "item_texts", "lazy", "problem", "sources")
 PARTS = (
-    "cli", "data", "explanation", "measures", "mi", "models", "rankings", "reference", "report",
-    "runs", "statistics", "studies",
+    "cli", "data", "explanation", "interop", "measures", "mi", "models", "rankings", "reference",
+    "report", "runs", "statistics", "studies",
 )  # fmt: skip
 MODULES = [
     module.name
@@ -29,6 +29,8 @@ MODULES = [
 
 @pytest.mark.parametrize("name", [*(f"fastattnerase.{name}" for name in FILES), *MODULES])
 def test_examples(name: str) -> None:
+    if name == "fastattnerase.interop.quantus":
+        pytest.importorskip("quantus", exc_type=ImportError)
     result = doctest.testmod(importlib.import_module(name))
     assert result.failed == 0
 

@@ -1,0 +1,176 @@
+"""An attention layer as a module, and the metric in Captum's form, against masks of the items."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from interop.layers import KINDS, MASK, N, batch_of
+from torch import Tensor, nn
+
+import fastattnerase as fae
+from fastattnerase.data import Example, Vocabulary, encode
+from fastattnerase.interop import AttentionModel, pack_scores
+from fastattnerase.interop.captum import prefix_erasure
+from fastattnerase.interop.prefixes import DIRECTIONS
+from fastattnerase.models import ModelConfig, build_model
+
+
+def attributions() -> Tensor:
+    """Scores [3, N] with NaN where no item is, which nobody may read."""
+    draw = torch.Generator().manual_seed(11)
+    return torch.randn(3, N, generator=draw).masked_fill(MASK == 0, torch.nan)
+
+
+def curves(model: AttentionModel, scores: Tensor, target: Tensor, keep: bool) -> list[list[float]]:
+    """Probabilities of each instance's class, one forward pass a prefix."""
+    found = []
+    for b in range(3):
+        columns = MASK[b].nonzero()[:, 0]
+        order = columns[scores[b, columns].argsort(descending=True)]
+        rows = []
+        for k in range(len(order) + 1):
+            mask = torch.zeros(N) if keep else MASK[b].float()
+            mask[order[:k]] = 1.0 if keep else 0.0
+            logits = model(mask[None], torch.tensor([b])).detach()
+            rows.append(float(logits.softmax(1)[0, target[b]]))
+        found.append(rows)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_are_those_of_the_layer(kind: str) -> None:
+    batch = batch_of(kind)
+    model = AttentionModel(batch)
+    found = fae.erase_prefixes(batch, "attention", logits=True, curves="logits")
+    assert torch.equal(model.inputs, MASK.float())
+    torch.testing.assert_close(model(model.inputs), found.logits, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(model(model.inputs[:, None]), model(model.inputs))
+    # Nothing left is the last point of every curve.
+    empty = found.curves["logits"][0, found.curve_offsets[1:] - 1]
+    torch.testing.assert_close(model(torch.zeros(3, N)), empty, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("measure", DIRECTIONS)
+@pytest.mark.parametrize("own", [True, False], ids=["decision", "other class"])
+def test_prefix_erasure_is_a_forward_pass_a_prefix(kind: str, measure: str, own: bool) -> None:
+    model, scores = AttentionModel(batch_of(kind)), attributions()
+    label = model(model.inputs).argmax(1)
+    target = label if own else (label + 1) % 3
+    options = {"preset": "every"} if measure.startswith("aopc") else {}
+    found = prefix_erasure(
+        model, model.inputs, scores, target=None if own else target, measure=measure, **options
+    )
+    keep = DIRECTIONS[measure] == "keep"
+    for b, curve in enumerate(curves(model, scores, target, keep)):
+        n = len(curve) - 1
+        whole = curve[-1] if keep else curve[0]
+        expected = {
+            "aopc": whole - sum(curve[1:]) / n,
+            "area": sum((p + q) / 2 for p, q in zip(curve[1:], curve[:-1], strict=True)) / n,
+            "at": whole - curve[-(-n // 5)],
+        }
+        of = "aopc" if "aopc" in measure else "area" if "area" in measure else "at"
+        assert float(found[b]) == pytest.approx(expected[of], abs=1e-5)
+
+
+def test_the_forms_of_captum() -> None:
+    model, scores = AttentionModel(batch_of("linear")), attributions()
+    one = prefix_erasure(model, model.inputs, scores)
+    for again in (
+        prefix_erasure(model.forward, model.inputs, scores),
+        prefix_erasure(model, (model.inputs[:, None],), (scores[:, None],)),
+        prefix_erasure(model, model.inputs, torch.stack([scores, scores], 2)),
+        prefix_erasure(model, model.inputs, scores, target=model(model.inputs).argmax(1)),
+    ):
+        torch.testing.assert_close(again, one, rtol=0, atol=1e-12)
+    two = prefix_erasure(model, model.inputs, scores, target=2)
+    torch.testing.assert_close(
+        two, prefix_erasure(model, model.inputs, scores, target=[2, 2, 2]), rtol=0, atol=0
+    )
+
+
+def test_ferret_takes_positive_words_of_the_attributions() -> None:
+    """Items 0, 1, 3 of the second instance have -1, 2, -3: one word is positive, 30 % to 100 %."""
+    model = AttentionModel(batch_of("linear"))
+    scores = torch.zeros(3, N)
+    scores[1, :4] = torch.tensor([-1.0, 2, 9, -3])
+    found = prefix_erasure(model, model.inputs, scores, preset="ferret")
+    whole = model(model.inputs).softmax(1)[1]
+    without = model(torch.tensor([[1.0, 0, 0, 1, 0, 0]]), torch.tensor([1])).softmax(1)[0]
+    y = int(whole.argmax())
+    assert float(found[1]) == pytest.approx(float(whole[y] - without[y]), abs=1e-6)
+    assert bool(found[[0, 2]].isnan().all())
+
+
+def test_captums_methods_take_the_module() -> None:
+    """Feature ablation is erasing each item alone; gradients by the mask agree with differences."""
+    from captum.attr import FeatureAblation, IntegratedGradients
+
+    batch = batch_of("linear")
+    model = AttentionModel(batch)
+    each = fae.erase_each(batch)
+    rows, target = torch.arange(3), each.label
+    ablation = FeatureAblation(lambda mask, instance: model(mask, instance).softmax(1))
+    drops = ablation.attribute(
+        model.inputs, baselines=0, target=target, additional_forward_args=(rows,)
+    )
+    torch.testing.assert_close(
+        pack_scores(drops, mask=MASK).scores, each.label_prob_drop, rtol=0, atol=1e-5
+    )
+    assert prefix_erasure(model, model.inputs, drops).shape == (3,)
+    # From half of each item, whose logits are those of the whole, to the whole: nothing in all.
+    paths = IntegratedGradients(model).attribute(
+        model.inputs, baselines=model.inputs / 2, target=target,
+        additional_forward_args=(rows,), n_steps=64,
+    )  # fmt: skip
+    assert float(paths.abs().sum()) > 1e-3
+    np.testing.assert_allclose(paths.sum(1), 0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["flan", "han", "pair"])
+def test_of_a_model(kind: str) -> None:
+    words = Vocabulary(["good", "film", "bad"])
+    texts = [
+        Example(0, "good film. bad film.", 1, query="good"), Example(1, "bad", 0, query="bad film")
+    ]  # fmt: skip
+    dataset = encode(texts, words)
+    config = ModelConfig(kind=kind, encoder="mlp", embedding_size=4, hidden_size=3, decoder="tanh")
+    torch.manual_seed(1)
+    model = build_model(config, words, 3 if kind == "pair" else 2)
+    made = AttentionModel.of(model, dataset)
+    [(_, logits)] = model.attention_outputs(dataset)
+    torch.testing.assert_close(made(made.inputs), logits, rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="dataset: given no documents, needed at least one"):
+        AttentionModel.of(model, dataset[:0])
+
+
+def test_bad_input_gets_one_line() -> None:
+    model, scores = AttentionModel(batch_of("linear")), attributions()
+    other = model.inputs.clone()
+    other[1, 0] = 0.0
+    bad = scores.clone()
+    bad[1, 3] = torch.nan
+    for inputs, given, options, message in (
+        (other, scores, {}, "inputs: given others than model.inputs in row 1, needed 1 where"),
+        (other[:2], scores, {}, "inputs: given [2, 6], needed [3, 6] or [3, 1, 6]"),
+        ((other, other), scores, {}, "inputs: given 2 tensors, needed one"),
+        (model.inputs, scores[:, :5], {}, "attributions: given [3, 5], needed [3, 6], [3, 1, 6]"),
+        (model.inputs, bad, {}, "attributions: given NaN in instance 1 at 3, needed numbers"),
+        (model.inputs, scores, {"target": 3}, "target: given [3, 3, 3], needed [3] of 0 to 2"),
+        (model.inputs, scores, {"measure": "auc"}, "measure: given 'auc', needed one of aopc_"),
+        (model.inputs, scores, {"preset": "mine"}, "preset: given 'mine', needed one of eraser"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            prefix_erasure(model, inputs, given, **options)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="forward_func: given Linear, needed an interop"):
+        prefix_erasure(nn.Linear(6, 2), model.inputs, scores)
+    with pytest.raises(TypeError, match="forward_func: given function, needed an interop"):
+        prefix_erasure(lambda x: x, model.inputs, scores)
+    with pytest.raises(ValueError, match=re.escape("present: given [3, 5], needed [M, 6] or")):
+        model(other[:, :5])
+    with pytest.raises(ValueError, match="instance: given none for 2 rows, needed the instance"):
+        model(other[:2])

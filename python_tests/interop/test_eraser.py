@@ -1,0 +1,139 @@
+"""ERASER's results, written and read, and what its code makes of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fastattnerase.data import DataError, Example, Vocabulary, encode
+from fastattnerase.input_erasure import erase_inputs
+from fastattnerase.interop import (
+    EraserRationale,
+    EraserResult,
+    EraserThreshold,
+    eraser_results,
+    read_eraser,
+    write_eraser,
+)
+from fastattnerase.measures.aopc import aopc_comprehensiveness, aopc_sufficiency
+from fastattnerase.models import ModelConfig, build_model
+
+# A line as another program may write it, with a field that the format does not name.
+THEIRS = {
+    "annotation_id": "neg_1.txt",
+    "rationales": [
+        {
+            "docid": "neg_1.txt",
+            "hard_rationale_predictions": [{"start_token": 2, "end_token": 5}],
+            "soft_rationale_predictions": [0.1, 0, 0.9, 0.8, 0.7],
+            "soft_sentence_predictions": [1.0],
+        }
+    ],
+    "classification": "NEG",
+    "classification_scores": {"NEG": 0.9, "POS": 0.1},
+    "thresholded_scores": [
+        {
+            "threshold": 0.2,
+            "comprehensiveness_classification_scores": {"NEG": 0.4, "POS": 0.6},
+            "sufficiency_classification_scores": {"NEG": 0.8, "POS": 0.2},
+        }
+    ],
+    "tokens_to_flip": 3,
+}
+
+
+def test_their_line_by_hand(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    file.write_text(json.dumps(THEIRS) + "\n\n")
+    ours = EraserResult(
+        "neg_1.txt",
+        (EraserRationale("neg_1.txt", (0.1, 0, 0.9, 0.8, 0.7), ((2, 5),)),),
+        "NEG",
+        {"NEG": 0.9, "POS": 0.1},
+        (EraserThreshold(0.2, {"NEG": 0.4, "POS": 0.6}, {"NEG": 0.8, "POS": 0.2}),),
+        3,
+    )
+    assert read_eraser(file) == [ours]
+    assert write_eraser(file, [ours, EraserResult("b", (EraserRationale("b"),))]) == 2
+    written = [json.loads(line) for line in file.read_text().splitlines()]
+    del THEIRS["rationales"][0]["soft_sentence_predictions"]  # type: ignore[index]
+    assert written == [THEIRS, {"annotation_id": "b", "rationales": [{"docid": "b"}]}]
+    assert read_eraser(file)[1] == EraserResult("b", (EraserRationale("b"),))
+
+
+def test_what_a_method_did_as_erasers_code_reads_it(tmp_path: Path) -> None:
+    """AOPC as `metrics.py` has it: the mean over thresholds of what the decision's class loses."""
+    words = Vocabulary([f"w{i}" for i in range(8)])
+    texts = ["w0 w1 w2 w3 w4 w5 w6", "w7 w1"]
+    dataset = encode([Example(i, text, 0) for i, text in enumerate(texts)], words)
+    torch.manual_seed(2)
+    config = ModelConfig(kind="flan", encoder="rnn", embedding_size=4, hidden_size=3)
+    model = build_model(config, words, 3)
+    scores = torch.tensor([0.3, 0.1, 0.9, 0.2, 0.5, 0.4, 0.8, 0.25, 0.75])
+    erased = erase_inputs(model, dataset, {"a": scores}, at="every")
+    kept = erase_inputs(model, dataset, {"a": scores}, at="eraser", direction="keep")
+    chosen = scores > 0.45
+    made = eraser_results(
+        ["a_0", "a_1"], scores, [0, 7, 9], docids=["a", "b"], chosen=chosen, erased=erased,
+        kept=kept, classes=["x", "y", "z"],
+    )  # fmt: skip
+    write_eraser(tmp_path / "results.jsonl", made)
+    found = read_eraser(tmp_path / "results.jsonl")
+    assert found == made
+    assert found[0].rationales[0].hard == ((2, 3), (4, 5), (6, 7))
+    assert found[1].rationales[0].hard == ((1, 2),)
+    for result in found:
+        assert [at.threshold for at in result.thresholded_scores] == [0.01, 0.05, 0.1, 0.2, 0.5]
+    for measure, curve, side in (
+        (aopc_comprehensiveness, erased, "without"), (aopc_sufficiency, kept, "only"),
+    ):  # fmt: skip
+        drops = []
+        for result in found:
+            assert result.classification_scores is not None
+            y = str(result.classification)
+            drops.append(
+                [result.classification_scores[y] - getattr(at, side)[y]
+                 for at in result.thresholded_scores]
+            )  # fmt: skip
+        ours = measure(curve.curves["label_prob"], curve.curve_offsets)
+        np.testing.assert_allclose(ours.values[0], np.mean(drops, axis=1), atol=1e-12)
+    flips = [None if k < 0 else k for k in erased.first_flip[0].tolist()]
+    assert [result.tokens_to_flip for result in found] == flips
+
+
+def test_bad_files_are_named_by_line(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    for line, message in (
+        ("{", "line 2: given Expecting property name"),
+        ("[]", "line 2: given list indices must be integers"),
+        ('{"annotation_id": "a"}', "line 2: given no 'rationales', needed ERASER's form"),
+        ('{"annotation_id": "a", "rationales": [{"docid": "a", "hard_rationale_predictions": '
+         '[{"start_token": 2, "end_token": 2}]}]}', "line 2: given a span of ((2, 2),)"),
+        ('{"annotation_id": "a", "rationales": [{"docid": "a", "soft_rationale_predictions": '
+         "[NaN]}]}", "line 2: given a score that is not finite, needed"),
+    ):  # fmt: skip
+        file.write_text('{"annotation_id": "a", "rationales": []}\n' + line)
+        with pytest.raises(DataError, match=re.escape(message)):
+            read_eraser(file)
+    with pytest.raises(DataError, match=r"none\.jsonl cannot be read"):
+        read_eraser(tmp_path / "none.jsonl")
+
+
+def test_bad_arguments_get_one_line(tmp_path: Path) -> None:
+    row = EraserResult("a", (EraserRationale("a", (float("nan"),)),))
+    with pytest.raises(ValueError, match="results: given a number that is not finite in a"):
+        write_eraser(tmp_path / "results.jsonl", [row])
+    assert not (tmp_path / "results.jsonl").exists()
+    for arguments, options, message in (
+        ((["a"], [1.0], [0, 2]), {}, "scores: given 1 scores, needed 2, one for each word"),
+        ((["a", "b"], [1.0], [0, 1]), {}, "annotation_ids, docids: given 2 and 2, needed 1"),
+        ((["a"], [1.0], [0, 1]), {"chosen": [True, False]}, "chosen: given [2], needed [1]"),
+        ((["a"], [1.0], [0, 1]), {"classes": ["x"]}, "erased, kept, classes: given some of them"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            eraser_results(*arguments, **options)  # type: ignore[arg-type]
