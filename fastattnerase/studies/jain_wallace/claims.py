@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fastattnerase.attention_tests.correlation import PAIRS
 from fastattnerase.extras import needs
+from fastattnerase.statistics.shares import hardly_better
 from fastattnerase.studies.jain_wallace.paper import TAUS
 
 with needs("report"):
@@ -39,20 +41,39 @@ class Claim:
     here: str
 
 
-def claims(
-    correlations: pd.DataFrame, permutations: pd.DataFrame, adversaries: pd.DataFrame
-) -> list[Claim]:
-    """Judge the statements.
+def unskilled(models: pd.DataFrame) -> pd.DataFrame:
+    """Give the rows of models that hardly beat the most frequent class.
+
+    Their attention has little to explain, so that no statement is judged on them.
 
     Args:
-        correlations, permutations, adversaries: the tables of `tables.collect`.
+        models: the table of `tables.collect`.
+    """
+    pairs = zip(models["accuracy"], models["majority"], strict=True)
+    return models[[hardly_better(accuracy, majority) for accuracy, majority in pairs]]
+
+
+def claims(
+    models: pd.DataFrame,
+    correlations: pd.DataFrame,
+    permutations: pd.DataFrame,
+    adversaries: pd.DataFrame,
+) -> list[Claim]:
+    """Judge the statements on the models that beat the most frequent class.
+
+    Args:
+        models, correlations, permutations, adversaries: the tables of `tables.collect`.
 
     Returns:
         The statements that the study's cells can say something about, and those without a case.
     """
-    taus = correlations[correlations["predicted"] == "all"].pivot(
-        index=_MODEL, columns="pair", values="mean"
+    poor = pd.MultiIndex.from_frame(unskilled(models)[_MODEL])
+    correlations, permutations, adversaries = (
+        table[~pd.MultiIndex.from_frame(table[_MODEL]).isin(poor)]
+        for table in (correlations, permutations, adversaries)
     )
+    overall = correlations[correlations["predicted"] == "all"]
+    taus = overall.pivot(index=_MODEL, columns="pair", values="mean").reindex(columns=PAIRS)
     bilstm = taus[taus.index.get_level_values("encoder") == "bilstm"].dropna()
     own = bilstm["gradient_loo"]
     leads = {other: own - bilstm[other] for other in ("attention_loo", "attention_gradient")}
@@ -107,12 +128,13 @@ def claims(
             "median difference {}",
         ),
         _judge(
-            "That holds where one word has most of the weight",
-            "the same, for documents with a largest weight of .75 or more",
-            peaked["median"],
+            "So it is in many documents where one word has most of the weight",
+            "of the documents with a largest weight of .75 or more, a quarter or more have a "
+            "median difference below .1",
+            peaked["low"],
             lambda value: value < 0.1,
             "Figure 6, which is read by eye",
-            "median difference {}",
+            "lower quartile {}",
         ),
         _judge(
             "There is quite other attention with nearly the same output",
@@ -132,7 +154,13 @@ def _range(pair: str, encoder: str) -> str:
         for (_, own, attention, which, _, number), published in TAUS.items()
         if (own, attention, which, number) == (encoder, "additive", pair, "mean")
     ]
-    return f"{min(values):.2f} to {max(values):.2f}"
+    return _between(values)
+
+
+def _between(values: list[float]) -> str:
+    """Write the smallest and the largest of some values; of one, itself."""
+    ends = dict.fromkeys((min(values), max(values)))
+    return " to ".join(f"{value:.2f}".replace("-", "−") for value in ends)
 
 
 def _judge(
@@ -149,6 +177,5 @@ def _judge(
     if not known:
         return Claim(text, rule, 0, 0, "no case", paper, "")
     verdict = "agrees" if held == len(known) else "partly" if held else "disagrees"
-    found = f"{min(known):.2f} to {max(known):.2f}" if len(known) > 1 else f"{known[0]:.2f}"
-    told = f"{held} of {len(known)}; {here.format(found)}"
+    told = f"{held} of {len(known)}; {here.format(_between(known))}"
     return Claim(text, rule, held, len(known), verdict, paper, told)

@@ -165,7 +165,7 @@ def _histograms(tables: Tables, models: Sequence[Found], pair: str, label: str) 
     by = {(one.cell.dataset, one.cell.encoder): one for one in models}
     edges = np.linspace(-1, 1, 31).tolist()
     with mpl.rc_context(STYLE):
-        figure, panels = _grid(len(encoders) * len(datasets), len(encoders), 2.4)
+        figure, panels = _grid(len(encoders) * len(datasets), len(encoders), 2.0)
         places = [(dataset, encoder) for dataset in datasets for encoder in encoders]
         for axes, (dataset, encoder) in zip(panels, places, strict=True):
             one = by.get((dataset, encoder))

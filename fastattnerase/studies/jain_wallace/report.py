@@ -15,7 +15,8 @@ from fastattnerase.report import page
 from fastattnerase.report.tables import latex
 from fastattnerase.studies import pages
 from fastattnerase.studies.jain_wallace.cells import ADVERSARIES, RULES, Cells
-from fastattnerase.studies.jain_wallace.figures import Review, figures
+from fastattnerase.studies.jain_wallace.claims import unskilled
+from fastattnerase.studies.jain_wallace.figures import ENCODERS, Review, figures
 from fastattnerase.studies.jain_wallace.tables import Table, Tables, collect
 
 with needs("report"):
@@ -54,6 +55,10 @@ def build(workspace: Cells, folder: Path) -> Path:
         figures=[shown for one, shown in drawn if _is_main(one.name)],
         others=[shown for one, shown in drawn if not _is_main(one.name)],
         undefined=_undefined(tables),
+        unskilled=[
+            f"{tables.titles[row['dataset']]}, {ENCODERS[row['encoder']]}, {row['attention']}"
+            for row in unskilled(tables.frame("models")).to_dict("records")
+        ],
         models=len(tables.found),
         searches=[
             {"dataset": tables.titles[cell.dataset], "encoder": cell.encoder,
@@ -102,11 +107,14 @@ def _undefined(tables: Tables) -> list[str]:
     """Say how many taus are undefined, by model and reason."""
     frame = tables.frame("correlations")
     rows = frame[(frame["predicted"] == "all") & (frame["undefined"] != "")]
-    return [
-        f"{tables.titles[row['dataset']]}, {row['encoder']}, {row['attention']}, "
-        f"{str(row['pair']).replace('_', ' and ')}: {row['undefined']}"
-        for row in rows.to_dict("records")
-    ]
+    found: dict[str, list[str]] = {}
+    for row in rows.to_dict("records"):
+        model = f"{tables.titles[row['dataset']]}, {ENCODERS[row['encoder']]}, {row['attention']}"
+        pair = _text(row["pair"], "pair", tables.titles)
+        parts = (part.partition(": ") for part in str(row["undefined"]).split("; "))
+        counts = ", ".join(f"{count} ({why})" if why else count for count, _, why in parts)
+        found.setdefault(model, []).append(f"{pair} {counts}")
+    return [f"{model}: {', '.join(counts)}" for model, counts in found.items()]
 
 
 def _text(value: Any, column: str, titles: Mapping[str, str]) -> str:

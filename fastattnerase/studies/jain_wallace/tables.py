@@ -124,7 +124,7 @@ def collect(workspace: Cells) -> Tables:
     comparisons = pd.DataFrame([row for one in found for row in _comparisons(one)])
     permutations = pd.DataFrame([row for one in found for row in _permutations(one)])
     adversaries = pd.DataFrame([row for one in found for row in _adversaries(one)])
-    judged = claims(correlations, permutations, adversaries)
+    judged = claims(models, correlations, permutations, adversaries)
     model = {"dataset": "Data", "encoder": "Encoder", "attention": "Attention", "seed": "Seed"}
     tables.tables.extend(
         [

@@ -26,6 +26,7 @@ from fastattnerase.models.storage import read_tensors
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.statistics.correlation import kendall_tau
 from fastattnerase.studies.jain_wallace.cells import ADVERSARIES
+from fastattnerase.studies.jain_wallace.claims import claims, unskilled
 from fastattnerase.studies.jain_wallace.figures import Review, figures
 from fastattnerase.studies.jain_wallace.options import Cell, Options
 from fastattnerase.studies.jain_wallace.tables import Tables, collect
@@ -129,6 +130,46 @@ def test_tables_are_means_of_the_documents(finished: JainWallace, tables: Tables
     assert everywhere["median"] == pytest.approx(float(np.median(shuffled["median_tvd"])))
     assert everywhere["flips"] == pytest.approx(shuffled["flips"].mean() / 7)
     assert everywhere["documents"] == 60
+
+
+def test_statements_are_judged_on_models_that_beat_the_most_frequent_class() -> None:
+    """Two data sets by hand; the BiLSTM of the second decides by the most frequent class."""
+    which = [
+        {"dataset": dataset, "encoder": encoder, "attention": "additive", "seed": 0}
+        for dataset in ("sst", "babi_3")
+        for encoder in ("bilstm", "mlp")
+    ]
+    models = pd.DataFrame(
+        [
+            row | {"accuracy": accuracy, "majority": majority}
+            for row, accuracy, majority in zip(
+                which, (0.8, 0.75, 0.23, 0.4), (0.5, 0.5, 0.2, 0.2), strict=True
+            )
+        ]
+    )
+    means = {"attention_gradient": 0.2, "attention_loo": 0.25, "gradient_loo": 0.5}
+    correlations = pd.DataFrame(
+        [
+            row | {"pair": pair, "predicted": "all", "mean": mean + 0.3 * (row["encoder"] == "mlp")}
+            for row in which
+            for pair, mean in means.items()
+        ]
+    )
+    bins = {"predicted": "all", "median": 0.05, "low": 0.01, "jsd_code": 0.5}
+    binned = pd.DataFrame(
+        [row | bins | {"largest_weight": bin} for row in which for bin in ("all", ".75 to 1")]
+    )
+    found = claims(models, correlations, binned, binned)
+    assert unskilled(models)[["dataset", "encoder"]].to_numpy().tolist() == [["babi_3", "bilstm"]]
+    assert [(claim.held, claim.cases) for claim in found] == [
+        (1, 1), (1, 1), (1, 1), (3, 3), (3, 3), (3, 3)
+    ]  # fmt: skip
+    assert {claim.verdict for claim in found} == {"agrees"}
+    assert found[0].here == "1 of 1; least lead 0.25"
+    assert found[1].here == "1 of 1; lead 0.30"
+    worse = binned.assign(low=[0.2, 0.2, 0.01, 0.2, 0.01, 0.01, 0.01, 0.3])
+    peaked = claims(models, correlations, worse, binned)[4]
+    assert (peaked.verdict, peaked.here) == ("disagrees", "0 of 3; lower quartile 0.20 to 0.30")
 
 
 def test_published_numbers_stand_beside_with_their_cells(tables: Tables) -> None:
