@@ -16,7 +16,7 @@ import fastattnerase
 FILES = ("extras", "fields", "input_erasure", "item_texts", "lazy", "problem", "sources")
 PARTS = (
     "cli", "data", "explanation", "interop", "measures", "mi", "models", "rankings", "reference",
-    "report", "runs", "statistics", "studies",
+    "report", "runs", "saliency", "statistics", "studies",
 )  # fmt: skip
 MODULES = [
     module.name

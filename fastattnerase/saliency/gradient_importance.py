@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from fastattnerase.data.dataset import Dataset, collate
+from fastattnerase.data.dataset import Dataset
 from fastattnerase.models.base import AttentionClassifier
-from fastattnerase.saliency.batches import MAX_BYTES, differentiable, in_batches, words_in
+from fastattnerase.saliency import gradient_x_input
+from fastattnerase.saliency.batches import MAX_BYTES
+from fastattnerase.saliency.context import MethodContext
 
 Floats = NDArray[np.float64]
 
@@ -59,18 +60,8 @@ def gradient_importance(
         >>> scores.shape
         (2,)
     """
-    device = model.classifier.weight.device
-    words = words_in(model, max_bytes)
-    for pairs in in_batches(((None, document) for document in dataset), words):
-        batch = collate([document for _, document in pairs]).to(device)
-        with differentiable(model, hold_attention=hold_attention):
-            inputs = model.embed(batch).detach().requires_grad_()  # [T, E]
-            # In float64 a probability is 1 to the last digit from a margin of 37 on, in float32
-            # from 17 on.
-            p = model.from_embeddings(inputs, batch).logits.double().softmax(1)  # [B, C]
-            gradients = torch.zeros_like(inputs)  # [T, E]
-            if len(inputs):  # the output of documents without words depends on no input
-                [gradients] = torch.autograd.grad(p.amax(1).sum(), inputs)
-        scores = (inputs.detach().double() * gradients.double()).sum(1).abs()  # [T]
-        for part in torch.split(scores.cpu(), batch.document_lengths.tolist()):
-            yield part.numpy()
+    context = MethodContext(model, output="probability", max_bytes=max_bytes)
+    for found in gradient_x_input.score(
+        context, dataset, absolute=True, hold_attention=hold_attention
+    ):
+        yield found.scores.cpu().numpy()

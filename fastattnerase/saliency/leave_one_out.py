@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastattnerase.data.dataset import Dataset, collate
-from fastattnerase.data.documents import Document
-from fastattnerase.models.base import AttentionClassifier, evaluating
-from fastattnerase.saliency.batches import MAX_BYTES, in_batches, words_in
+from fastattnerase.data.dataset import Dataset
+from fastattnerase.models.base import AttentionClassifier
+from fastattnerase.saliency import omission
+from fastattnerase.saliency.batches import MAX_BYTES
+from fastattnerase.saliency.context import MethodContext
 
 Floats = NDArray[np.float64]
 
@@ -52,44 +52,6 @@ def leave_one_out(
         >>> scores.shape
         (2,)
     """
-    device = model.classifier.weight.device
-    whole: Floats | None = None  # [C], the output for the document as it is
-    found: list[float] = []
-    for pairs in in_batches(_variants(dataset), words_in(model, max_bytes)):
-        with evaluating(model):
-            logits = model(collate([variant for _, variant in pairs]).to(device)).logits
-        every = logits.double().softmax(1).cpu().numpy()  # [M, C]
-        for (left, _), p in zip(pairs, every, strict=True):
-            if whole is None:
-                whole = p
-            else:
-                found.append(float(np.abs(p - whole).sum()) / 2)
-            if left == 0:
-                yield np.array(found, dtype=np.float64)
-                whole, found = None, []
-
-
-def _variants(dataset: Dataset) -> Iterator[tuple[int, Document]]:
-    """List each document, then without each of its words; and how many of its variants follow."""
-    for document in dataset:
-        n = len(document)
-        yield n, document
-        sentences = np.repeat(
-            np.arange(len(document.sentence_lengths)), document.sentence_lengths
-        )  # [n]
-        for place in range(n):
-            lengths = document.sentence_lengths.copy()
-            lengths[sentences[place]] -= 1
-            kept = lengths > 0  # no sentence is empty
-            yield (
-                n - 1 - place,
-                replace(
-                    document,
-                    token_ids=np.delete(document.token_ids, place),
-                    sentence_lengths=lengths[kept],
-                    tokens=document.tokens[:place] + document.tokens[place + 1 :],
-                    spans=None,  # whose places would be other ones
-                    sentences=[text for text, keep in zip(document.sentences, kept, strict=True)
-                               if keep],
-                ),
-            )  # fmt: skip
+    context = MethodContext(model, output="probability", max_bytes=max_bytes)
+    for found in omission.score(context, dataset, change="total_variation"):
+        yield found.scores.numpy()

@@ -17,6 +17,8 @@ from fastattnerase.saliency.context import MethodContext, Output, SaliencyModel,
 from fastattnerase.saliency.registry import Method, find_method
 from fastattnerase.status import Status
 
+_PLAIN = (str, int, float, type(None))  # what JSON holds: not a vocabulary, say
+
 
 def attribute(
     model: AttentionClassifier | SaliencyModel,
@@ -163,7 +165,7 @@ def _collect(
         status=torch.tensor(status, dtype=torch.int64),
         chunk=context.words,
         max_bytes=context.max_bytes,
-        options=options,
+        options={k: v for k, v in options.items() if isinstance(v, _PLAIN)},
         details={name: _column([one.details[name] for one in found]) for name in names},
     )
 
