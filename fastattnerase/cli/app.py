@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fastattnerase.cli.compare import compare
 from fastattnerase.cli.debate import debate
 from fastattnerase.cli.demo import demo
 from fastattnerase.cli.erase import erase
@@ -41,7 +42,7 @@ app = _application(
     "attend to, and read the report.",
     "fastattnerase",
 )
-for command in (demo, train, erase, measure, debate, report, export, info):
+for command in (demo, train, erase, measure, debate, compare, report, export, info):
     command.add_to(app)
 
 reproduce = _application("Reproduce a whole paper, on its corpora or on yours.")

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from fastattnerase.cli.console import UsageError, out
-from fastattnerase.cli.inputs import Device, Jobs, Name, advising, choose_device, stem
+from fastattnerase.cli.documents import advising
+from fastattnerase.cli.inputs import Device, Jobs, Name, choose_device, stem
 from fastattnerase.cli.options import Offer, command
 from fastattnerase.cli.train import OF_DATA
 from fastattnerase.cli.watcher import Watcher

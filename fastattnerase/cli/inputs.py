@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -14,13 +13,11 @@ import typer
 from rich.text import Text
 
 from fastattnerase.cli.console import Stages, UsageError, counted, out
+from fastattnerase.cli.documents import documents_of
 from fastattnerase.fields import one_of
-from fastattnerase.runs.progress import Report, tracked
 from fastattnerase.studies import STUDIES
 
 if TYPE_CHECKING:
-    from fastattnerase.data import DataConfig, Dataset
-    from fastattnerase.models import LoadedModel
     from fastattnerase.sources import Source
 
 
@@ -172,28 +169,6 @@ def find_vectors(options: Any, data_root: Path) -> Any:
     return replace(options, vectors=given or (str(files[0]) if files else None))
 
 
-@contextmanager
-def advising(label: str, *, query: bool = False) -> Iterator[None]:
-    """Add to errors of files of texts which options mend them.
-
-    Args:
-        label: what is done about a label that is missing or unknown.
-        query: whether a second text is read.
-    """
-    from fastattnerase.data.errors import LabelError, MissingColumnError
-
-    try:
-        yield
-    except MissingColumnError as error:
-        raise UsageError(
-            f"{error}; name the columns as --text-column and --label-column"
-            + (" and --query-column" if query else "")
-            + ("; " + label if "--unlabelled" in label else "")
-        ) from error
-    except LabelError as error:
-        raise UsageError(f"{error}; {label}") from error
-
-
 def print_left_out(
     dropped: Mapping[str, int],
     cut: int,
@@ -286,9 +261,10 @@ def model_source(
 
         loaded = load_model(folder, device=choose_device(device))
         stages(LOADING, 1, 1)
-        dataset, about = _documents(
-            loaded, folder, data, text_column, label_column, query_column, unlabelled, stages
-        )
+        dataset, about = documents_of(
+            loaded, folder, data, text_column, label_column, query_column, unlabelled, READING,
+            stages,
+        )  # fmt: skip
     dropped = about.get("dropped", LeftOut())
     print_left_out(dropped, dataset.truncated, loaded.data_config.max_tokens, dropped.first)
     source = ModelSource(
@@ -306,108 +282,6 @@ def model_source(
     )
     name = loaded.metadata.get("name") or folder.name
     return source, name if data is None else f"{name} applied to {stem(data)}"
-
-
-DATA_FILES = ("path", "train", "dev", "test")  # fields of `DataConfig`
-
-
-def _data_of(loaded: LoadedModel, folder: Path) -> DataConfig:
-    """Give the data that a model was trained on, where its files are now.
-
-    Raises:
-        RunError: a file is missing.
-    """
-    from fastattnerase.runs.rundir import RunError
-
-    data, places = loaded.data_config, loaded.metadata.get("data_files")
-    for field in DATA_FILES:
-        given = getattr(data, field)
-        if given is None:
-            continue
-        # The file itself, or one where a model that was copied with its data would find it.
-        known = [places[field]] if isinstance(places, dict) and field in places else []
-        found = [file for file in (*known, given) if Path(file).exists()]
-        if not found:
-            raise RunError(
-                f"{(*known, given)[0]}: no such file; it is the training data of the model in "
-                f"{folder}, whose test split is read; restore it, or give a file as --data"
-            )
-        data = replace(data, **{field: found[0]})
-    return data
-
-
-_CHANGED = (
-    "the data file is not the one the model was trained on; restore it, train again, or give a "
-    "file as --data"
-)
-
-
-def _documents(
-    loaded: LoadedModel,
-    folder: Path,
-    data: Path | None,
-    text_column: str | None,
-    label_column: str | None,
-    query_column: str | None,
-    unlabelled: bool,
-    report: Report,
-) -> tuple[Dataset, dict[str, Any]]:
-    """Encode the documents to erase from, and say where they came from."""
-    from fastattnerase.data import encode, load_corpus, load_examples, tokenise
-    from fastattnerase.runs.rundir import RunError
-
-    trained = loaded.data_config
-    about: dict[str, Any]
-    if data is None:
-        corpus = load_corpus(_data_of(loaded, folder))
-        if corpus.classes != loaded.classes:
-            raise RunError(
-                f"{folder}: {_CHANGED}; its labels were {', '.join(loaded.classes)} and are now "
-                f"{', '.join(corpus.classes)}"
-            )
-        examples = corpus.test
-        about = {"data": trained.to_dict(), "split": "test"}
-        if not examples:
-            raise RunError("the model's data have no test split; give a file as --data")
-    else:
-        column = None if unlabelled else label_column or trained.label_column
-        text_column = text_column or trained.text_column
-        if query_column is not None and loaded.model.config.kind != "pair":
-            raise UsageError(
-                f"--query-column: given {query_column!r} with a model of kind "
-                f"{loaded.model.config.kind}, needed one of kind pair, which reads two texts"
-            )
-        query_column = query_column or trained.query_column
-        advice = "rows without labels are read with --unlabelled"
-        with advising(advice, query=query_column is not None):
-            examples, dropped = load_examples(
-                data,
-                loaded.classes,
-                text_column=text_column,
-                label_column=column,
-                line_breaks=trained.line_breaks,
-                sentences=trained.sentences,
-                query_column=query_column,
-                answers_column=trained.answers_column,
-            )
-        columns = {"text_column": text_column, "label_column": column}
-        if query_column is not None:
-            columns["query_column"] = query_column
-        about = {
-            "data": {"path": str(data), **columns},
-            "split": "all rows",
-            "dropped": dropped,
-        }
-    texts = tokenise(tracked(examples, len(examples), READING, report), **trained.tokenisation)
-    dataset = encode(texts, loaded.vocabulary, max_tokens=trained.max_tokens)
-    # Models saved by the library or by studies may lack the hash of their test split.
-    judged = loaded.metadata.get("test_documents_hash")
-    if data is None and judged is not None and dataset.digest() != judged:
-        raise RunError(
-            f"{folder}: {_CHANGED}; its test split had {loaded.metadata['documents']['test']} "
-            f"documents and now has {len(dataset)}, or the same number of others"
-        )
-    return dataset, about | {"documents": len(dataset), "truncated": dataset.truncated}
 
 
 def find_run(folder: Path, lacking: str = "a report of this kind") -> Path:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastattnerase.cli.console import Stages, out
+from fastattnerase.cli.console import Stages, UsageError, out
 from fastattnerase.cli.inputs import LOADING, find_run
 from fastattnerase.cli.options import command
 from fastattnerase.runs.progress import tracked
+from fastattnerase.studies.compare.options import KIND as COMPARISON
 from fastattnerase.studies.serrano_smith.config import REPORT_COSTS
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Run directories that `erase` wrote, or model folders with one run."),
+        typer.Argument(
+            help="Run directories that `erase` wrote, or model folders with one run; or one folder "
+            "that `compare` wrote."
+        ),
     ],
     out_folder: Annotated[
         Path | None,
@@ -46,12 +50,39 @@ def report(
     """Write one HTML page on one run or several side by side, with tables as files."""
     from fastattnerase.studies.serrano_smith.result import load
 
+    if any(map(is_comparison, runs)):
+        if len(runs) > 1:
+            raise UsageError(
+                f"runs: given {len(runs)} with a comparison of methods among them, needed that "
+                "alone, which has a page of its own"
+            )
+        out.print(str(report_comparison(runs[0], out_folder).resolve()), soft_wrap=True)
+        return
     stages = Stages({LOADING: 1.0} | REPORT_COSTS)
     with stages:
         results = [load(find_run(run)) for run in tracked(runs, len(runs), LOADING, stages)]
     folder = out_folder or results[0].folder / "report"
     page = write_report(results, folder, stages, figures or pdf, pdf)
     out.print(str(page.resolve()), soft_wrap=True)
+
+
+def is_comparison(folder: Path) -> bool:
+    """Say whether `fastattnerase compare` wrote a folder."""
+    from fastattnerase.runs.rundir import RUN, read_json
+
+    return (folder / RUN).is_file() and read_json(folder / RUN).get("kind") == COMPARISON
+
+
+def report_comparison(folder: Path, out_folder: Path | None) -> Path:
+    """Write the page of a comparison of methods; give its path."""
+    from fastattnerase.runs.lock import alone
+    from fastattnerase.studies.compare.report import build
+    from fastattnerase.studies.compare.units import Compare
+
+    work = Compare.open(folder)
+    target = out_folder or folder / "report"
+    with alone(target):
+        return build(work, target)[0]
 
 
 def write_report(

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fastattnerase.cli.console import Stages, TrainingBars, UsageError, counted, out
+from fastattnerase.cli.documents import DATA_FILES, advising
 from fastattnerase.cli.inputs import (
-    DATA_FILES,
     READING,
     Device,
     Name,
     Out,
     Seed,
-    advising,
     choose_device,
     print_left_out,
     print_next,
