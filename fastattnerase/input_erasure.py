@@ -6,35 +6,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fastattnerase.choices import Direction
-from fastattnerase.data.dataset import Dataset, DocumentBatch, collate
+from fastattnerase.data.dataset import Dataset, collate
 from fastattnerase.data.documents import Document
-from fastattnerase.measures.base import Bools, Ints, orders_of, read_scores
+from fastattnerase.measures.base import Bools, Floats, Ints, orders_of, read_scores
 from fastattnerase.measures.thresholds import Preset, Thresholds, thresholds
-from fastattnerase.models.base import AttentionClassifier, evaluating
-from fastattnerase.models.errors import ModelError
-from fastattnerase.saliency.batches import MAX_BYTES, words_in
-
-_VECTORS = 14 * 4  # bytes of a number that a word's embedding has, of a model that is not ours
-
-
-class EmbeddedModel(Protocol):
-    """A classifier of packed documents in two steps."""
-
-    def embed(self, batch: DocumentBatch) -> Tensor:
-        """Look up the words' embeddings, `[T, E]`."""
-
-    def logits(self, embeddings: Tensor, batch: DocumentBatch) -> Tensor:
-        """Classify documents whose words have these embeddings, `[B, C]`."""
+from fastattnerase.models.base import AttentionClassifier
+from fastattnerase.saliency.batches import MAX_BYTES
+from fastattnerase.saliency.context import MethodContext, SaliencyModel, Target
+from fastattnerase.saliency.scoring import context_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,13 +96,13 @@ class InputErasure:
 
 
 def erase_inputs(
-    model: AttentionClassifier | EmbeddedModel,
+    model: AttentionClassifier | SaliencyModel,
     dataset: Dataset,
     rankings: Mapping[str, Any],
     *,
     at: Preset | Thresholds | Sequence[Preset | Thresholds] = "every",
     direction: Direction = "erase",
-    target: str | int | Sequence[int] | Tensor = "decision",
+    target: Target = "decision",
     max_bytes: int = MAX_BYTES,
     progress: Callable[[int, int], None] | None = None,
 ) -> InputErasure:
@@ -133,12 +121,13 @@ def erase_inputs(
             `logits(embeddings, batch)`.
         dataset: `B` documents, `T` words in all.
         rankings: from names to scores [T] of a float type, the most important word the largest,
-            ties by position; or to orders [T], int64, of places within each document.
+            ties by position, such as those of an `Attribution`; or to orders [T], int64, of places
+            within each document.
         at: which prefixes: "every", the thresholds of "eraser" or "ferret", `Thresholds` of one's
             own, or several of these together; none and all of the words always.
         direction: "erase" the first words, or "keep" only them.
-        target: whose probability: that of the "decision" on the whole text, of a class, or of each
-            document's own class, [B].
+        target: whose probability: that of the "decision" on the whole text, of the document's
+            "label", of a class, or of a class for each document, [B].
         max_bytes: of a batch and what the model computes of it, estimated.
         progress: told after each document how many are done, and of how many.
 
@@ -147,8 +136,9 @@ def erase_inputs(
 
     Raises:
         ValueError: scores of another number than the words, or NaN, naming the document; an order
-            that is none; a direction, a preset or a class that does not exist.
-        ModelError: `max_bytes` is less than one of the documents takes.
+            that is none; a direction or a preset that does not exist.
+        ModelError: `max_bytes` is less than one of the documents takes; a class that the model does
+            not have, naming the document.
 
     Source:
         Li et al. 2016, Understanding neural networks through representation erasure; DeYoung et al.
@@ -173,26 +163,20 @@ def erase_inputs(
     wanted = [thresholds(one) for one in ([at] if isinstance(at, (str, Thresholds)) else at)]
     every = any(one.fractions is None and not one.only_positive for one in wanted)
     counts = _counts(wanted, lengths, positive)
-    words = _words(model, dataset, max_bytes)
-    if len(lengths) and lengths.max(initial=0) > words:
-        longest = dataset[int(lengths.argmax())]
-        needed = -(-max_bytes * len(longest) // words)
-        raise ModelError(
-            f"max_bytes: given {max_bytes}, needed about {needed} for document {longest.id} of "
-            f"{len(longest)} words"
-        )
+    context = context_of(model, dataset, target, max_bytes=max_bytes)
+    context.require_room(dataset)
     curve_bounds = bounds + np.arange(len(bounds))
     label_prob = np.full((len(places), int(curve_bounds[-1])), np.nan)
     decision = np.full(label_prob.shape, -1, dtype=np.int64)
     every_class = np.full((*label_prob.shape, 0), np.nan)
     probabilities, decided, labels = [], [], []
     plans = _plans(dataset, places, bounds, counts, keep=direction == "keep")
-    for b, (slots, p) in enumerate(_classified(model, plans, words)):
+    for b, (document, slots, p) in enumerate(_classified(context, plans)):
         whole = p[0]  # [C]
         own = int(whole.argmax())
         if not b:
             every_class = np.full((*label_prob.shape, len(whole)), np.nan)
-        label = _class_of(target, b, own, len(whole), len(lengths))
+        label = int(context.targets(torch.from_numpy(whole)[None], [(b, document)]))
         probabilities.append(whole)
         decided.append(own)
         labels.append(label)
@@ -218,7 +202,7 @@ def erase_inputs(
         torch.from_numpy(bounds),
         every,
         torch.from_numpy(positive),
-        words,
+        context.words,
     )
 
 
@@ -293,45 +277,43 @@ def _plans(
 
 
 def _classified(
-    model: AttentionClassifier | EmbeddedModel,
-    plans: Iterator[tuple[Document, Slots, list[bytes]]],
-    words: int,
-) -> Iterator[tuple[Slots, np.ndarray[Any, np.dtype[np.float64]]]]:
-    """Classify the variants of documents, in batches of at most so many words.
+    context: MethodContext, plans: Iterator[tuple[Document, Slots, list[bytes]]]
+) -> Iterator[tuple[Document, Slots, Floats]]:
+    """Classify the variants of documents, in batches under the budget.
 
     Yields:
         For each document its slots and `[M, C]`, float64, the variants' probabilities.
     """
-    waiting: list[tuple[Slots, int]] = []
-    found: list[np.ndarray[Any, np.dtype[np.float64]]] = []
+    waiting: list[tuple[Document, Slots, int]] = []
+    found: list[Floats] = []
     batch: list[Document] = []
     size = 0
 
     def classify() -> None:
         nonlocal size
-        found.extend(_probabilities(model, batch))
+        found.extend(_probabilities(context, batch))
         batch.clear()
         size = 0
 
     for document, slots, variants in plans:
-        waiting.append((slots, len(variants)))
+        waiting.append((document, slots, len(variants)))
         starts = list(accumulate(document.sentence_lengths.tolist(), initial=0))[:-1]
         query = 0 if document.query_ids is None else len(document.query_ids)
         for bits in variants:
             kept = np.unpackbits(np.frombuffer(bits, np.uint8), count=len(document)).astype(bool)
             own = max(1, int(kept.sum()) + query)
-            if batch and size + own > words:
+            if batch and size + own > context.words:
                 classify()
             batch.append(_left_of(document, kept, starts))
             size += own
-        while waiting and len(found) >= waiting[0][1]:
-            own_slots, number = waiting.pop(0)
-            yield own_slots, np.stack(found[:number])
+        while waiting and len(found) >= waiting[0][2]:
+            whose, which, number = waiting.pop(0)
+            yield whose, which, np.stack(found[:number])
             del found[:number]
     if batch:
         classify()
-    for own_slots, number in waiting:
-        yield own_slots, np.stack(found[:number])
+    for whose, which, number in waiting:
+        yield whose, which, np.stack(found[:number])
         del found[:number]
 
 
@@ -353,50 +335,9 @@ def _left_of(document: Document, kept: Bools, starts: list[int]) -> Document:
     )
 
 
-@torch.no_grad()
-def _probabilities(
-    model: AttentionClassifier | EmbeddedModel, documents: list[Document]
-) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _probabilities(context: MethodContext, documents: list[Document]) -> Floats:
     """Classify documents without dropout: `[M, C]`, float64."""
-    batch = collate(documents)
-    module = isinstance(model, nn.Module)
-    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
-    if parameter is not None:
-        batch = batch.to(parameter.device)
-    with evaluating(model) if module else nullcontext():  # type: ignore[arg-type]
-        if isinstance(model, AttentionClassifier):
-            logits = model(batch).logits
-        else:
-            logits = model.logits(model.embed(batch), batch)
-    found: np.ndarray[Any, np.dtype[np.float64]] = logits.double().softmax(1).cpu().numpy()
-    return found
-
-
-def _words(model: AttentionClassifier | EmbeddedModel, dataset: Dataset, max_bytes: int) -> int:
-    """Estimate how many words a batch may have, at least 1."""
-    if isinstance(model, AttentionClassifier):
-        return words_in(model, max_bytes)
-    if max_bytes < 1:
-        raise ModelError(f"max_bytes: given {max_bytes}, needed at least 1")
-    width = 1
-    if len(dataset):
-        batch = collate([dataset[0]])
-        parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
-        with torch.no_grad():
-            on = batch if parameter is None else batch.to(parameter.device)
-            width = max(1, model.embed(on).shape[-1])
-    return max(1, max_bytes // (_VECTORS * width))
-
-
-def _class_of(target: Any, b: int, decision: int, classes: int, documents: int) -> int:
-    """Give the class whose probability is read of a document."""
-    if isinstance(target, str):
-        if target != "decision":
-            raise ValueError(f"target: given {target!r}, needed decision, a class, or one each")
-        return decision
-    if not isinstance(target, int) and len(target) != documents:
-        raise ValueError(f"target: given {len(target)} classes, needed {documents}, one each")
-    found = target if isinstance(target, int) else int(target[b])
-    if not 0 <= found < classes:
-        raise ValueError(f"target: given {found} for document {b}, needed 0 to {classes - 1}")
-    return found
+    batch = collate(documents).to(context.device)
+    with context.applying():
+        logits = context.logits(context.embed(batch), batch)
+    return np.asarray(logits.double().softmax(1).cpu().numpy())

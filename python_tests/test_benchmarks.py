@@ -116,6 +116,15 @@ def test_permuted_weights_in_torch_are_the_engine_s(monkeypatch: pytest.MonkeyPa
         permute.check(data.head(5), 3)
 
 
+def test_quantus_measures_are_the_engine_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("quantus", exc_type=ImportError)
+    measures, data = load("prefix_measures"), load("problems").build("bilstm", smoke=True)
+    assert measures.check(data.head(2), 1) < 1e-6
+    monkeypatch.setattr(measures, "WITHIN", 0.0)
+    with pytest.raises(load("harness").Disagreement, match="measures differ by"):
+        measures.check(data.head(2), 1)
+
+
 def test_buckets_hold_every_instance_once_within_the_limit() -> None:
     offsets = torch.tensor([0, 5, 5, 12, 13, 40, 45])  # lengths 5, 0, 7, 1, 27, 5
     found = list(load("baselines").buckets(offsets, 10))

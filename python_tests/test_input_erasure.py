@@ -123,8 +123,8 @@ def test_the_batch_does_not_change_what_comes_out() -> None:
     model, dataset = model_of(*MODELS[0]), dataset_of(LENGTHS)
     scores = {"a": torch.arange(16.0)}
     most = erase_inputs(model, dataset, scores)
-    least = erase_inputs(model, dataset, scores, max_bytes=4 * (4 * 5 + 10 * 8) * 8)
-    assert (most.chunk > 1000, least.chunk) == (True, 8)
+    least = erase_inputs(model, dataset, scores, max_bytes=4 * (4 * 5 + 10 * 8) * 10)
+    assert (most.chunk > 1000, least.chunk) == (True, 10)
     np.testing.assert_allclose(
         most.curves["label_prob"], least.curves["label_prob"], rtol=0, atol=1e-12
     )
@@ -166,7 +166,9 @@ def test_targets() -> None:
     scores = {"a": torch.arange(5.0)}
     one = erase_inputs(model, dataset, scores, target=2)
     each = erase_inputs(model, dataset, scores, target=[2, 0])
+    gold = erase_inputs(model, dataset, scores, target="label")
     assert (one.label.tolist(), each.label.tolist()) == ([2, 2], [2, 0])
+    assert gold.label.tolist() == [document.label for document in dataset] == [0, 0]
     assert float(one.curves["label_prob"][0, 0]) == float(one.probabilities[0, 2])
     assert float(each.curves["label_prob"][0, 4]) == float(each.probabilities[1, 0])
     assert one.decision.tolist() == each.decision.tolist()
@@ -217,14 +219,15 @@ def test_bad_input_gets_one_line() -> None:
         ({}, {}, "rankings: given none, needed at least one"),
         ({"a": good}, {"direction": "drop"}, "direction: given 'drop', needed erase or keep"),
         ({"a": good}, {"at": "some"}, "preset: given 'some', needed one of eraser, ferret, every"),
-        ({"a": good}, {"target": 2}, "target: given 2 for document 0, needed 0 to 1"),
-        ({"a": good}, {"target": "gold"}, "target: given 'gold', needed decision"),
-        ({"a": good}, {"target": [1]}, "target: given 1 classes, needed 2, one each"),
+        ({"a": good}, {"target": 2}, "target: given class 2, needed 0 to 1"),
+        ({"a": good}, {"target": [1, 2]}, "target: given class 2 for instance 1 (id 1), needed 0"),
+        ({"a": good}, {"target": "gold"}, "target: given 'gold', needed decision, label"),
+        ({"a": good}, {"target": [1]}, "target: given 1 classes, needed 2, one a document"),
         ({"a": torch.tensor([0, 1, 2, 0, 1])}, {"at": "ferret"}, "rankings: given an order"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             erase_inputs(model, dataset, rankings, **options)  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match=r"max_bytes: given 400, needed about 1200 for document 0"):
+    with pytest.raises(ModelError, match=r"max_bytes: given 400, needed at least 2,000 for inst"):
         erase_inputs(model, dataset, {"a": good}, max_bytes=400)
     with pytest.raises(ModelError, match="max_bytes: given 0, needed at least 1"):
         erase_inputs(model, dataset, {"a": good}, max_bytes=0)

@@ -14,7 +14,7 @@ from fastattnerase.interop import AttentionModel
 from fastattnerase.interop.captum import prefix_erasure
 from fastattnerase.interop.prefixes import DIRECTIONS
 
-# Where it cannot be installed or loaded (its OpenCV wants libGL), benchmarks/interop.py compares.
+# It cannot be imported where its OpenCV finds no libGL.
 quantus = pytest.importorskip("quantus", exc_type=ImportError)
 
 from fastattnerase.interop.quantus import PrefixErasure  # noqa: E402
