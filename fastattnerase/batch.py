@@ -11,8 +11,10 @@ from torch import Tensor
 
 from fastattnerase.backends.checks import check_offsets
 from fastattnerase.head import Head, binary_head, dtype_of, linear_head, linear_layer, takes_rows
+from fastattnerase.joining import why_apart
 from fastattnerase.packing import Packed, check_items, pack_list, pack_padded
 from fastattnerase.tensor_checks import (
+    are_plain,
     check_devices,
     check_tensor,
     offsets_of,
@@ -57,6 +59,8 @@ class AttentionBatch:
     >>> len(batch), batch.num_items, batch.num_classes
     (2, 3, 2)
     """
+
+    _plain: bool | None = None  # kept from the first time that `plain` is asked
 
     def __init__(
         self,
@@ -231,7 +235,7 @@ class AttentionBatch:
             raise ValueError("batches: given an empty list, needed at least one")
         first = batches[0]
         for i, batch in enumerate(batches):
-            problem = first._cannot_join(batch)
+            problem = why_apart(first, batch)
             if problem:
                 raise ValueError(
                     f"batches: given number {i} and number 0, which {problem}, needed one model's"
@@ -260,31 +264,6 @@ class AttentionBatch:
                 ]
             )
         return joined
-
-    def _cannot_join(self, other: AttentionBatch) -> str:
-        """Why `cat` cannot join another batch to this one; empty where it can."""
-        mine, theirs = self._values, other._values
-        if mine.device != theirs.device:
-            return f"are on different devices, {theirs.device} and {mine.device}"
-        if mine.dtype != theirs.dtype or self._attention.dtype != other._attention.dtype:
-            return "have different dtypes"
-        if mine.shape[1:] != theirs.shape[1:] or self._several != other._several:
-            return "have values of different sizes"
-        if self.is_scores != other.is_scores:
-            return "have scores and weights, needed the same for all"
-        if self.head is not other.head:
-            return "have different heads"
-        pairs = [(self._head_weight, other._head_weight)]
-        if self._head_bias is not None and other._head_bias is not None:
-            if self._head_bias.dtype != other._head_bias.dtype:
-                return "have biases of different dtypes"
-            if self._head_bias.ndim == other._head_bias.ndim == 1:
-                pairs.append((self._head_bias, other._head_bias))
-        for own, its in pairs:
-            same = own is its or (own is not None and its is not None and torch.equal(own, its))
-            if not same:
-                return "have different heads"
-        return ""
 
     def __len__(self) -> int:
         """The number of instances, B."""
@@ -347,6 +326,7 @@ class AttentionBatch:
         moved = AttentionBatch.__new__(AttentionBatch)
         for name, value in vars(self).items():
             setattr(moved, name, value.to(device) if isinstance(value, Tensor) else value)
+        moved._plain = None
         return moved
 
     def with_weights(self, weights: Tensor) -> AttentionBatch:
@@ -405,6 +385,13 @@ class AttentionBatch:
         assert self._head_weight is not None
         assert self._head_bias is not None
         return self._head_weight, self._head_bias
+
+    @property
+    def plain(self) -> bool:
+        """Whether the engine's tensors are as they lie in the CPU's memory; of a linear head."""
+        if self._plain is None:
+            self._plain = are_plain((*self.packed[:3], *self.linear_head, self.ids))
+        return self._plain
 
     def call_head(self, pooled: Tensor, instances: Tensor) -> Tensor:
         """Call the callable head on pooled vectors [M, H, D] of instances [M]: logits [M, C]."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -56,3 +59,22 @@ def check_devices(values: Tensor, **others: Tensor) -> None:
                 f"{name}: given on {tensor.device}, needed on {values.device} as values; "
                 "move it with .to(…)"
             )
+
+
+_keys: Any = torch._C._dispatch_keys
+
+
+def _plain_keys() -> tuple[Any, ...]:
+    """Find the dispatch keys of tensors in the CPU's memory, of those made for inference too."""
+    with torch.inference_mode(False):
+        ordinary = _keys(torch.empty(0))
+    with torch.inference_mode():
+        return ordinary, _keys(torch.empty(0))
+
+
+_PLAIN = _plain_keys()
+
+
+def are_plain(tensors: Iterable[Tensor]) -> bool:
+    """Say whether all lie in the CPU's memory as they are: no subclass, no lazy negation."""
+    return all(type(tensor) is Tensor and _keys(tensor) in _PLAIN for tensor in tensors)

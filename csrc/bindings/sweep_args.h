@@ -1,8 +1,8 @@
 // Reads the keyword arguments of the native operators into their parameter structs. Every field
-// of the struct is a required keyword of the same name; lists carry their own length, so
-// `num_orders` and `num_keys` are not keywords. Whatever is missing, unknown, of a wrong type, null
-// where it is needed, negative or too small raises a ValueError (TypeError for a wrong type) that
-// names the argument, says what was given and what is needed.
+// of the struct is a required keyword of the same name, but for results that are not wanted; lists
+// carry their own length, so `num_orders` and `num_keys` are not keywords. Whatever is missing,
+// unknown, of a wrong type, null where it is needed, negative or too small raises a ValueError
+// (TypeError for a wrong type) that names the argument, says what was given and what is needed.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -43,6 +43,13 @@ class ArgReader {
   template <class T>
   T* address(const char* name, bool needed) {
     return to_address<T>(name, get(name), needed);
+  }
+
+  // The address of a result, null where it is not wanted: then it need not be there at all.
+  template <class T>
+  T* result(const char* name) {
+    PyObject* value = find(name);
+    return value != nullptr ? to_address<T>(name, value, false) : nullptr;
   }
 
   std::vector<std::int64_t> integers(const char* name, std::int64_t low, std::int64_t high) {
@@ -98,10 +105,15 @@ class ArgReader {
     return object;
   }
 
-  PyObject* get(const char* name) {
+  PyObject* find(const char* name) {
     PyObject* value = PyDict_GetItem(kwargs_.ptr(), interned(name));
+    if (value != nullptr) names_.push_back(name);
+    return value;
+  }
+
+  PyObject* get(const char* name) {
+    PyObject* value = find(name);
     if (value == nullptr) throw py::value_error(std::string(name) + ": missing argument");
-    names_.push_back(name);
     return value;
   }
 
@@ -237,7 +249,7 @@ struct SweepArgs {
     p.num_orders = static_cast<std::int64_t>(orders.size());
     p.num_keys = static_cast<std::int64_t>(keys.size());
 
-#define FAE_READ(name, type, axes) p.name = args.address<type##Output>(#name, false);
+#define FAE_READ(name, type, axes) p.name = args.result<type##Output>(#name);
     FAE_SWEEP_OUTPUTS(FAE_READ)
 #undef FAE_READ
   }

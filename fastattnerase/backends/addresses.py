@@ -33,17 +33,16 @@ def readable(tensor: Tensor) -> Tensor:
 def sweep_fields(problem: Problem, values: Tensor, out: Outputs, threads: int) -> dict[str, Any]:
     """The keywords of a native sweep, without scratch memory; `values` are readable."""
     fields = _item_fields(problem, values, threads)
-    fields |= _head_fields(problem)
-    fields |= {
-        "R": len(problem.rankings),
-        "rankings": list(problem.rankings),
-        "ranking_args": list(problem.ranking_args),
-        "orders": [order.data_ptr() for order in problem.orders],
-        "keys": [keys.data_ptr() for keys in problem.keys],
-        "keys_dtype": [_DTYPES[keys.dtype] for keys in problem.keys],
-    }
+    _add_head(fields, problem)
+    fields["R"] = len(problem.rankings)
+    fields["rankings"] = list(problem.rankings)
+    fields["ranking_args"] = list(problem.ranking_args)
+    fields["orders"] = [order.data_ptr() for order in problem.orders]
+    fields["keys"] = [keys.data_ptr() for keys in problem.keys]
+    fields["keys_dtype"] = [_DTYPES[keys.dtype] for keys in problem.keys]
     for name, tensor in vars(out).items():
-        fields[name] = 0 if tensor is None else tensor.data_ptr()
+        if tensor is not None:
+            fields[name] = tensor.data_ptr()
     return fields
 
 
@@ -64,26 +63,24 @@ def permute_fields(
 ) -> dict[str, Any]:
     """The keywords of natively permuted weights, without scratch memory; `values` are readable."""
     fields = _item_fields(problem.as_problem(), values, threads)
-    fields |= _head_fields(problem)
+    _add_head(fields, problem)
     fields["P"] = problem.permutations
     for name, tensor in vars(out).items():
         fields[name] = tensor.data_ptr()
     return fields
 
 
-def _head_fields(problem: Problem | PermutedProblem) -> dict[str, Any]:
-    """What operators that decide take beside the items."""
+def _add_head(fields: dict[str, Any], problem: Problem | PermutedProblem) -> None:
+    """Add what operators that decide take beside the items."""
     bias = problem.head_bias
-    return {
-        "C": problem.head_weight.shape[0],
-        "head_weight": problem.head_weight.data_ptr(),
-        "head_bias": bias.data_ptr(),
-        "head_bias_stride_b": bias.stride(0) if bias.ndim == 2 else 0,
-        "head_bias_dtype": _DTYPES[bias.dtype],
-        "ids": problem.ids.data_ptr(),
-        "seed": problem.seed & 0xFFFFFFFFFFFFFFFF,
-        "validate": int(problem.validate),
-    }
+    fields["C"] = problem.head_weight.shape[0]
+    fields["head_weight"] = problem.head_weight.data_ptr()
+    fields["head_bias"] = bias.data_ptr()
+    fields["head_bias_stride_b"] = bias.stride(0) if bias.ndim == 2 else 0
+    fields["head_bias_dtype"] = _DTYPES[bias.dtype]
+    fields["ids"] = problem.ids.data_ptr()
+    fields["seed"] = problem.seed & 0xFFFFFFFFFFFFFFFF
+    fields["validate"] = int(problem.validate)
 
 
 def _item_fields(problem: Problem | PooledProblem, values: Tensor, threads: int) -> dict[str, Any]:

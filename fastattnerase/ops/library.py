@@ -88,7 +88,8 @@ def _read(args: Sequence[Any]) -> tuple[Problem, int, str]:
     return Problem(*inputs), wants, backend
 
 
-def _sweep(*args: Any) -> list[Tensor]:
+def sweep_function(*args: Any) -> list[Tensor]:
+    """Do what the operator `sweep` does, for callers that need no dispatcher (`direct.py`)."""
     problem, wants, backend = _read(args)
     chosen = choose(backend, problem.values.device.type, problem)
     _log("sweep", chosen.name, problem, "attention", "head_weight")
@@ -178,7 +179,7 @@ def _log(
         LOG.debug("%s on %s (%s): %s", op, backend, problem.values.device, shown)
 
 
-_LIBRARY.impl("sweep", _sweep, "CompositeExplicitAutograd")
+_LIBRARY.impl("sweep", sweep_function, "CompositeExplicitAutograd")
 _LIBRARY.impl("own_scores", own_scores, "CompositeExplicitAutograd")
 _LIBRARY.impl("pooled_prefixes", _pooled_prefixes, "CompositeExplicitAutograd")
 _LIBRARY.impl("reweigh", _reweigh, "CompositeExplicitAutograd")

@@ -12,11 +12,13 @@ from torch import Tensor
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.choices import BackendName, CurveName, Direction
 from fastattnerase.ops.callable_head import sweep_callable
-from fastattnerase.ops.library import own_scores_op, sweep_op
+from fastattnerase.ops.direct import nobody_listens
+from fastattnerase.ops.library import own_scores_op, sweep_function, sweep_op
 from fastattnerase.ops.own_rankings import own_scores
 from fastattnerase.ops.plan import Plan, RankingLike, check_minimal, plan_rankings, why_no_minimal
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure, Sweep
 from fastattnerase.problem import BIT, Outputs, as_outputs
+from fastattnerase.tensor_checks import are_plain
 
 _CURVE_BIT = {
     name.removeprefix("curve_"): bit for name, bit in BIT.items() if name.startswith("curve_")
@@ -45,7 +47,8 @@ def run(
         return sweep_callable(batch, plan, wants, seed, keep, backend, validate, max_bytes)
     if plan.unplaced:
         _place_own(batch, plan, seed, validate)
-    results: list[Tensor] = sweep_op(
+    plain = nobody_listens() and batch.plain and are_plain(plan.orders) and are_plain(plan.keys)
+    results: list[Tensor] = (sweep_function if plain else sweep_op)(
         *batch.packed,
         *batch.linear_head,
         batch.ids,

@@ -150,7 +150,8 @@ fae::cpu::Error sweep(Request& q) {
   p.keys_dtype = keys_dtype.data();
   p.num_orders = static_cast<std::int64_t>(orders.size());
   p.num_keys = static_cast<std::int64_t>(keys.size());
-#define FAE_READ(name, type, axes) p.name = q.address<fae::type##Output>(#name);
+#define FAE_READ(name, type, axes) \
+  p.name = q.fields.count(#name) != 0 ? q.address<fae::type##Output>(#name) : nullptr;
   FAE_SWEEP_OUTPUTS(FAE_READ)
 #undef FAE_READ
   p.workspace_bytes = fae::cpu::sweep_workspace_bytes(p);

@@ -124,8 +124,12 @@ def test_the_valid_call_works(pooled: torch.Tensor) -> None:
 def test_every_missing_argument_is_named(entry: str, pooled: torch.Tensor) -> None:
     call = Call()
     fields = arguments(entry, call, pooled)
+    results = {name for name, _, _ in _C.outputs()} if entry == "cpu_sweep" else set()
     for name in fields:
         rest = {k: v for k, v in fields.items() if k != name}
+        if name in results:
+            getattr(_C, entry)(**rest)  # not wanted
+            continue
         with pytest.raises(ValueError, match=f"^{name}: missing"):
             getattr(_C, entry)(**rest)
 
