@@ -30,7 +30,7 @@ def auprc(
         offsets: `[N + 1]`, integers: where each text begins, and the end of the last.
         average_precision: `Σ (recall_i − recall_{i−1}) · precision_i` in place of trapezoids, which
             is another number.
-        only_positive: whether negative scores count as 0, as ferret has it where it is told so.
+        only_positive: whether negative scores count as 0, as in ferret.
 
     Returns:
         A value for each text; undefined where no word is marked, and where all are.

@@ -210,7 +210,8 @@ def test_every_measure_says_direction_and_range() -> None:
     assert set(measures.MEASURES) == {
         "agreement", "agreement_matrix", "aopc_comprehensiveness", "aopc_sufficiency", "areas",
         "auprc", "comprehensiveness", "deletion_area", "flip_fraction", "insertion_area", "iou_f1",
-        "lasting", "optimality_gap", "skill", "sufficiency", "token_f1", "word_importance",
+        "lasting", "optimality_gap", "skill", "sufficiency", "token_f1", "token_iou",
+        "word_importance",
     }  # fmt: skip
     for name, measure in measures.MEASURES.items():
         assert isinstance(measure, Measure)

@@ -15,7 +15,9 @@ from fastattnerase.measures.auprc import auprc
 from fastattnerase.measures.base import Floats
 from fastattnerase.measures.human_words import choose_words, marked_words, mean_share, runs
 from fastattnerase.measures.iou_f1 import iou_f1
+from fastattnerase.measures.plausibility import plausibility
 from fastattnerase.measures.token_f1 import token_f1
+from fastattnerase.measures.token_iou import token_iou
 from fastattnerase.measures.word_importance import word_importance
 
 NEVER = float("nan")
@@ -150,6 +152,40 @@ def test_iou_f1_by_hand() -> None:
     np.testing.assert_allclose(strict.values, [1 / 2, 0])
 
 
+def test_plausibility_by_the_convention_of_each_peer() -> None:
+    """Marked are words 1 and 2 of eight; the order is 1, 0, 2, 3 …, the last three are negative.
+
+    ERASER, a quarter: 1 and 0 are chosen: P = R = ½, IoU ⅓; spans 0–2 and 1–3 overlap by ⅓: none.
+    ferret: 1, 0, 2, 3, 4 are chosen: P = ⅖, R = 1, IoU ⅖; spans 0–5 and 1–3: ⅖, none.
+    """
+    scores = [0.8, 0.9, 0.7, 0.6, 0.5, -1, -2, -3]
+    spans, offsets = [[[1, 3]]], [0, 8]
+    eraser = plausibility(scores, spans, offsets, share=0.25)
+    ferret = plausibility(scores, spans, offsets, preset="ferret")
+    assert np.flatnonzero(eraser.chosen).tolist() == [0, 1]
+    assert np.flatnonzero(ferret.chosen).tolist() == [0, 1, 2, 3, 4]
+    assert (eraser.token_f1.micro, eraser.iou_f1.micro) == (0.5, 0)
+    assert ferret.token_f1.micro == pytest.approx(2 * 0.4 / 1.4)
+    assert eraser.token_iou.values.tolist() == pytest.approx([1 / 3])
+    assert ferret.token_iou.values.tolist() == pytest.approx([2 / 5])
+    # (0, 1), (½, 1), (½, ½), (1, ⅔): the same with the negative ones as 0, which stand last.
+    expected = 0.5 + 0.5 * (1 / 2 + 2 / 3) / 2
+    assert eraser.auprc.values.tolist() == pytest.approx([expected])
+    assert ferret.auprc.values.tolist() == pytest.approx([expected])
+    # Scores that are negative throughout are all tied for ferret: ¼ at (1, ¼).
+    tied = plausibility([s - 9 for s in scores], spans, offsets, preset="ferret", count=2)
+    assert tied.auprc.values.tolist() == pytest.approx([(1 + 1 / 4) / 2])
+    assert not tied.chosen.any()
+    assert tied.token_f1.values.tolist() == [0]
+
+
+def test_token_iou_by_hand() -> None:
+    """1 of 4; then no marked word."""
+    found = token_iou([1, 1, 0, 0, 1], [1, 0, 1, 1, 0], [0, 4, 5])
+    np.testing.assert_allclose(found.values, [1 / 4, NEVER])
+    assert found.undefined == {"no human words": 1}
+
+
 def test_choice_of_words_by_hand() -> None:
     """Texts of five and three words; ties by position."""
     scores, offsets = [0.2, 0.9, -1, 0.9, 0.5, -3, -1, -2], [0, 5, 8]
@@ -204,6 +240,11 @@ def test_bad_input_gets_one_line() -> None:
         (lambda: choose_words([1.0], [0, 1], share=0.0), "share: given 0.0, needed more than 0"),
         (lambda: choose_words([1.0], [0, 1], count=-1), "count: given -1, needed 0 or more"),
         (lambda: choose_words([1.0], [0, 1], preset="mine"), "preset: given 'mine', needed one"),  # type: ignore[arg-type]
+        (
+            lambda: plausibility([1.0], [None], [0, 1], preset="ferret", share=0.5),
+            "share: given with ferret, needed count",
+        ),
+        (lambda: plausibility([1.0], [None], [0, 1]), "share, count: given neither, needed one"),
         (lambda: word_importance([1.0], ["a", "b"]), "scores: given 1 scores, needed 2, one for"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
