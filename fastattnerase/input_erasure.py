@@ -162,7 +162,8 @@ def erase_inputs(
     places, positive = _places(rankings, bounds)  # [R, T], [R, B]
     wanted = [thresholds(one) for one in ([at] if isinstance(at, (str, Thresholds)) else at)]
     every = any(one.fractions is None and not one.only_positive for one in wanted)
-    counts = _counts(wanted, lengths, positive)
+    if any(one.only_positive for one in wanted) and (positive < 0).any():
+        raise ValueError("rankings: given an order, needed scores, of which some are positive")
     context = context_of(model, dataset, target, max_bytes=max_bytes)
     context.require_room(dataset)
     curve_bounds = bounds + np.arange(len(bounds))
@@ -170,7 +171,7 @@ def erase_inputs(
     decision = np.full(label_prob.shape, -1, dtype=np.int64)
     every_class = np.full((*label_prob.shape, 0), np.nan)
     probabilities, decided, labels = [], [], []
-    plans = _plans(dataset, places, bounds, counts, keep=direction == "keep")
+    plans = _plans(dataset, places, bounds, wanted, positive, keep=direction == "keep")
     for b, (document, slots, p) in enumerate(_classified(context, plans)):
         whole = p[0]  # [C]
         own = int(whole.argmax())
@@ -243,22 +244,24 @@ def _places(rankings: Mapping[str, Any], bounds: Ints) -> tuple[Ints, Ints]:
     return places, positive
 
 
-def _counts(wanted: Sequence[Thresholds], lengths: Ints, positive: Ints) -> list[list[list[int]]]:
-    """List the prefixes of each ranking and document, in order: 0 and n and those between."""
-    found = []
-    for row in positive:
-        if any(one.only_positive for one in wanted) and (row < 0).any():
-            raise ValueError("rankings: given an order, needed scores, of which some are positive")
-        of: list[set[int]] = [{0, int(n)} for n in lengths]
-        for one in wanted:
-            for b, k in np.stack(one.counts(lengths, row), axis=1).tolist():
-                of[b].add(k)
-        found.append([sorted(own) for own in of])
-    return found
+def _counts(wanted: Sequence[Thresholds], n: int, positive: int) -> Sequence[int]:
+    """List the prefixes of a ranking of a document, in order: 0 and n and those between."""
+    if any(one.fractions is None and not one.only_positive for one in wanted):
+        return range(n + 1)
+    found = {0, n}
+    for one in wanted:
+        found.update(one.counts([n], [positive])[1].tolist())
+    return sorted(found)
 
 
 def _plans(
-    dataset: Dataset, places: Ints, bounds: Ints, counts: list[list[list[int]]], *, keep: bool
+    dataset: Dataset,
+    places: Ints,
+    bounds: Ints,
+    wanted: Sequence[Thresholds],
+    positive: Ints,
+    *,
+    keep: bool,
 ) -> Iterator[tuple[Document, Slots, list[bytes]]]:
     """Give for each document which variants there are, each as the bits of the words that stay.
 
@@ -269,7 +272,7 @@ def _plans(
         slots: Slots = []
         for row, place in enumerate(places[:, bounds[b] : bounds[b + 1]]):  # [n]
             at_row = []
-            for k in counts[row][b]:
+            for k in _counts(wanted, len(place), int(positive[row, b])):
                 bits = np.packbits((place < k) == keep).tobytes()
                 at_row.append((k, variants.setdefault(bits, len(variants))))
             slots.append(at_row)
