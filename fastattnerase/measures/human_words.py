@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from fastattnerase.measures.base import Bools, Floats, Ints, orders_of, read_offsets, read_scores
 from fastattnerase.statistics.bootstrap import Bootstrap, Estimate
+from fastattnerase.statistics.resampled import Counts
 
 RationalePreset = Literal["eraser", "ferret"]
 FERRET_WORDS = 5  # that ferret chooses unless told otherwise
@@ -69,13 +70,52 @@ class F1:
             confidence: coverage of the intervals.
 
         Returns:
-            Estimates of "micro", and of the mean of instances' "precision", "recall" and "f1".
+            Estimates of "micro" and "macro", and of the means of instances' "precision", "recall"
+            and "f1".
         """
         bootstrap = Bootstrap(seed=seed, resamples=resamples, confidence=confidence)
         both = (self.chosen + self.marked).astype(np.float64)
         found = {"micro": bootstrap.ratio(2 * self.hits.astype(np.float64), both)}
         rows = (("precision", self.precision), ("recall", self.recall), ("f1", self.values))
-        return found | {name: bootstrap.summarise(row)["mean"] for name, row in rows}
+        found |= {name: bootstrap.summarise(row)["mean"] for name, row in rows}
+        if self.mean_of == "f1":
+            return found | {"macro": found["f1"]}
+        statistic = _F1OfMeans(self.precision, self.recall)
+        [[macro]] = bootstrap.intervals([statistic], len(self.values))
+        return found | {"macro": macro}
+
+
+class _F1OfMeans:
+    """The F1 of mean precision and mean recall, as a statistic that is resampled.
+
+    Args:
+        precision: `[N]`, NaN where undefined.
+        recall: `[N]`, NaN at the same places.
+    """
+
+    count = 1
+
+    def __init__(self, precision: Floats, recall: Floats) -> None:
+        defined = ~np.isnan(precision)
+        self.columns = np.stack(
+            [np.where(defined, precision, 0), np.where(defined, recall, 0), defined], axis=1
+        )  # [N, 3]
+
+    def own(self) -> Floats:
+        """Give that of the sample, `[1]`."""
+        return np.asarray(self._of(self.columns.sum(axis=0, keepdims=True))[0])
+
+    def resampled(self, counts: Counts, sums: Floats, rows: Floats) -> Floats:
+        """Give those of resamples, `[C, 1]`."""
+        return self._of(sums)
+
+    def _of(self, sums: Floats) -> Floats:
+        """Give `2 P R / (P + R)`, `[C, 1]`; 0 where both are 0, NaN where nothing is defined."""
+        precision, recall, number = sums[:, :1], sums[:, 1:2], sums[:, 2:]
+        below = number * (precision + recall)
+        found = np.where(number > 0, 0.0, np.nan)
+        np.divide(2 * precision * recall, below, out=found, where=below > 0)
+        return found
 
 
 def f1_of(precision: float, recall: float) -> float:

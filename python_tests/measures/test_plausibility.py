@@ -131,7 +131,8 @@ def test_token_f1_by_hand() -> None:
     intervals = found.intervals(seed=1)
     assert intervals["micro"].value == pytest.approx(6 / 13)
     assert intervals["f1"].value == pytest.approx(found.macro)
-    assert list(intervals) == ["micro", "precision", "recall", "f1"]
+    assert intervals["macro"] == intervals["f1"]
+    assert set(intervals) == {"micro", "macro", "precision", "recall", "f1"}
 
 
 def test_iou_f1_by_hand() -> None:
@@ -147,6 +148,12 @@ def test_iou_f1_by_hand() -> None:
     np.testing.assert_allclose(found.recall, [1 / 2, 1 / 2])
     assert found.micro == pytest.approx(4 / 7)
     assert found.macro == pytest.approx(2 * 0.75 * 0.5 / 1.25)
+    macro = found.intervals(seed=1)["macro"]
+    assert macro.value == pytest.approx(found.macro)
+    # Resamples hold the first text alone, both, or the second alone: ½, 3/5, ⅔.
+    assert (macro.low, macro.high) == pytest.approx((1 / 2, 2 / 3))
+    nothing = iou_f1([0, 1], [None], [0, 2]).intervals()["macro"]
+    assert nothing.value is None
     strict = iou_f1(chosen, spans, [0, 8, 12], threshold=0.6)
     np.testing.assert_allclose(strict.precision, [1 / 2, 0])
     np.testing.assert_allclose(strict.values, [1 / 2, 0])
