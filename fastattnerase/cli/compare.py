@@ -175,8 +175,8 @@ def _documents(
             out.print(f"{counted(dataset.spans_cut, 'marked span')} lost words where texts are cut")
         if dataset.spans_unfit:
             out.print(
-                f"{counted(dataset.spans_unfit, 'marked span')} not whole words ("
-                f"{dataset.first_unfit})",
+                f"{counted(dataset.spans_unfit, 'marked span')} without a word or not of whole "
+                f"words; the first: {dataset.first_unfit}",
                 soft_wrap=True,
             )
     return loaded, dataset, about

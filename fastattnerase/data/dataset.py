@@ -34,8 +34,8 @@ class Dataset(Sequence[Document]):
         truncated: how many were cut at `max_tokens`.
         too_long: how many were left out by a length limit.
         spans_cut: how many marked spans lost words, or all, where documents were cut.
-        spans_unfit: how many marked spans of characters do not fit the words: they begin or end
-            inside of one, or have none.
+        spans_unfit: how many marked spans do not fit the words: they have none, or, of characters,
+            begin or end inside of one.
         first_unfit: the first of these, in a line that names its document.
     """
 

@@ -19,8 +19,8 @@ class Aligned(NamedTuple):
 
     Attributes:
         spans: words, the first and the one after the last, ascending.
-        unfit: a line for each span that begins or ends inside of a word, and is widened to the
-            whole word, or has no word, and is left out.
+        unfit: a line for each span that has no word, and is left out, or begins or ends inside of
+            a word, and is widened to the whole word.
     """
 
     spans: tuple[Span, ...]
@@ -32,7 +32,8 @@ def read_spans(
 ) -> tuple[Span, ...]:
     """Read spans of words or characters: pairs of numbers, or a text such as `3:8;10:14`.
 
-    A span goes from its first word, counted from 0, to before its second number.
+    A span goes from its first word, counted from 0, to before its second number. One that ends
+    where it begins has no word, as a few of ERASER's; `tokenise` leaves it out and counts it.
 
     Args:
         value: what a reader gave; None and an empty text are no spans.
@@ -57,8 +58,8 @@ def read_spans(
         assert isinstance(parts, Sequence)
         spans = tuple((int(begin), int(end)) for begin, end in parts)
     except (AssertionError, TypeError, ValueError):
-        spans = ((0, 0),)
-    if any(not 0 <= begin < end <= length for begin, end in spans):
+        spans = ((0, -1),)
+    if any(not 0 <= begin <= end <= length for begin, end in spans):
         raise DataError(
             f"{where}: given {value!r:.60} in column {column!r}, needed spans of the {length} "
             f"{unit} of the text: pairs of numbers, or a text such as '3:8;10:14'"
@@ -101,13 +102,26 @@ def align(text: str, words: Sequence[str], spans: Sequence[Span]) -> Aligned:
         name = f"characters {begin}:{end}, {text[begin:end]!r:.40}"
         first = int(np.searchsorted(ends, begin, side="right"))  # the first word that ends after
         last = int(np.searchsorted(begins, end, side="left"))  # the first that begins there
-        if first >= last:
+        if begin == end or first >= last:
             unfit.append(f"{name}: no word")
             continue
         if begins[first] < begin or ends[last - 1] > end:
             unfit.append(f"{name}: inside of words")
         found.append((first, last))
     return Aligned(tuple(found), tuple(unfit))
+
+
+def with_words(spans: Sequence[Span]) -> Aligned:
+    """Leave out spans of words that have none.
+
+    Example:
+        >>> with_words([(3, 5), (7, 7)])
+        Aligned(spans=((3, 5),), unfit=('words 7:7: no word',))
+    """
+    return Aligned(
+        tuple((begin, end) for begin, end in spans if begin < end),
+        tuple(f"words {begin}:{end}: no word" for begin, end in spans if begin == end),
+    )
 
 
 def without_breaks(text: str, line_breaks: re.Pattern[str]) -> str:

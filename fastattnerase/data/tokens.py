@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.examples import Example
-from fastattnerase.data.spans import Aligned, SpansUnit, align, without_breaks
+from fastattnerase.data.spans import SpansUnit, align, with_words, without_breaks
 from fastattnerase.extras import needs
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class TokenisedText:
         query: the words of the second text; None where there is none.
         answers: the example's, the classes that are allowed; None where all are.
         spans: the words of the text that are marked.
-        unfit: a line for each marked span of characters that does not fit the words.
+        unfit: a line for each marked span that has no word or does not fit the words.
     """
 
     id: int
@@ -150,7 +150,7 @@ def tokenise(
         if example.query is not None:
             parts = cut_text(_clean(example.query, line_breaks))
             query = [word for words, _ in parts for word in words]
-        spans = Aligned(example.spans, ())
+        spans = with_words(example.spans)
         if spans_unit == "characters" and example.spans:
             whole = without_breaks(example.text, _LINE_BREAK) if line_breaks else example.text
             spans = align(whole, [word for words in found for word in words], example.spans)

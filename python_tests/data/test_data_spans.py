@@ -87,8 +87,17 @@ def test_what_does_not_fit_the_words_is_counted_and_named(tmp_path: Path) -> Non
         ((0, 1),),
         ("characters 1:2, ' ': no word",),
     )
+    assert align("ab", ["ab"], [(1, 1)]) == ((), ("characters 1:1, '': no word",))
     with pytest.raises(DataError, match="given 'b', needed the word 'c'"):
         align("b", ["c"], [(0, 1)])
+
+
+def test_spans_without_a_word_are_counted(tmp_path: Path) -> None:
+    config = write(tmp_path / "a.jsonl", [ROWS[0] | {"why": [[2, 2], [1, 3]]}, *ROWS[1:]])
+    for prepared in (prepare(load_corpus(config), config), prepare_stored(config, tmp_path / "o")):
+        assert spans_of(prepared.train) == [[[1, 3]], [[1, 2], [3, 4]]]
+        assert prepared.train.spans_unfit == 1
+        assert prepared.train.first_unfit == "document 0: words 2:2: no word"
 
 
 def test_breaks_keep_the_places_of_characters() -> None:
@@ -104,7 +113,7 @@ def test_breaks_keep_the_places_of_characters() -> None:
     [
         ([[1, 8]], "words", "needed spans of the 7 words of the text"),
         ([[1, 28]], "characters", "needed spans of the 27 characters of the text"),
-        ([[2, 2]], "words", "needed spans"),
+        ([[2, 1]], "words", "needed spans"),
         ("all", "words", "needed spans"),
     ],
 )

@@ -79,7 +79,7 @@ def _row(docs: Path, annotation: Mapping[str, Any], where: str) -> dict[str, obj
     spans = []
     for doc, first, last, text in places:
         begin, end = begins[doc] + first, begins[doc] + last
-        if not begins[doc] <= begin < end <= ends[doc]:
+        if not begins[doc] <= begin <= end <= ends[doc]:
             raise DataError(
                 f"{where}: given evidence at the words {first}:{last} of {doc}, needed some of its "
                 f"{ends[doc] - begins[doc]} words"

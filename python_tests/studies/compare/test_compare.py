@@ -292,7 +292,8 @@ def test_new_texts_have_their_own_number_of_marked_words(
     ).to_csv(new, index=False)
     given = ("--data", new, "--rationales", "why", "--rationales-unit", "characters")
     found = compare(model, tmp_path / "out", "--methods", "gradient_norm", *given)
-    assert "1 marked span not whole words (document 1: characters 2:4, 'du'" in found
+    assert "1 marked span without a word or not of whole words" in found
+    assert "the first: document 1: characters 2:4, 'du': inside of words" in found
     work = Compare.open(tmp_path / "out")
     assert work.subject.share is None
     assert work.documents[1].spans is not None
