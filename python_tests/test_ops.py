@@ -465,10 +465,13 @@ def test_all_public_names_exist():
         assert getattr(fae, name).__doc__, name
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["batch", "head", "status", "backends", "hooks", "ops.functions", "ops.results", "ops.sweeps"],
-)
+DOCUMENTED = [
+    "batch", "head", "status", "backends", "hooks", "ops.functions", "ops.results", "ops.sweeps",
+    "ops.permute", "ops.thresholds", "ops.envelope", "ops.shapley", "ops.sufficient",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", DOCUMENTED)
 def test_examples_in_docstrings(module):
     result = doctest.testmod(import_module(f"fastattnerase.{module}"))
     assert result.failed == 0

@@ -24,6 +24,7 @@ PYBIND11_MODULE(_C, m) {
   m.attr("version") = FAE_VERSION;
   m.def("outputs", &list_outputs, "The results of a sweep in order: name, type and axes of each.");
   fae::register_cpu(m);
+  fae::register_exact(m);
 #if defined(FAE_WITH_CUDA)
   m.attr("has_cuda") = true;
   fae::register_cuda(m);

@@ -5,7 +5,8 @@
 
 namespace fae {
 
-void register_cpu(pybind11::module_& m);   // csrc/bindings/cpu.cpp
-void register_cuda(pybind11::module_& m);  // kernels/cuda/bindings.cpp
+void register_cpu(pybind11::module_& m);    // csrc/bindings/cpu.cpp
+void register_exact(pybind11::module_& m);  // csrc/bindings/exact.cpp
+void register_cuda(pybind11::module_& m);   // kernels/cuda/bindings.cpp
 
 }  // namespace fae

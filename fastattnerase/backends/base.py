@@ -6,6 +6,14 @@ from typing import Protocol
 
 from torch import Tensor
 
+from fastattnerase.exact_problems import (
+    EnvelopeOutputs,
+    EnvelopeProblem,
+    ShapleyOutputs,
+    ShapleyProblem,
+    SufficientOutputs,
+    SufficientProblem,
+)
 from fastattnerase.problem import (
     Outputs,
     PermutedOutputs,
@@ -39,3 +47,16 @@ class PermutingBackend(Backend, Protocol):
 
     def permute(self, problem: PermutedProblem, out: PermutedOutputs) -> None:
         """Fill all results of `out`."""
+
+
+class ExactBackend(Backend, Protocol):
+    """A backend with the answers that need no search; not every one has them."""
+
+    def envelope(self, problem: EnvelopeProblem, out: EnvelopeOutputs) -> None:
+        """Fill the bounds and curves."""
+
+    def shapley(self, problem: ShapleyProblem, out: ShapleyOutputs) -> None:
+        """Fill the Shapley values."""
+
+    def sufficient(self, problem: SufficientProblem, out: SufficientOutputs) -> None:
+        """Fill the sufficient sets."""

@@ -16,6 +16,15 @@ from fastattnerase.backends.addresses import (
     readable,
     sweep_fields,
 )
+from fastattnerase.backends.exact import exact_fields
+from fastattnerase.exact_problems import (
+    EnvelopeOutputs,
+    EnvelopeProblem,
+    ShapleyOutputs,
+    ShapleyProblem,
+    SufficientOutputs,
+    SufficientProblem,
+)
 from fastattnerase.problem import (
     Outputs,
     PermutedOutputs,
@@ -69,6 +78,23 @@ class CpuBackend:
         values = readable(problem.values)
         fields = pooled_fields(problem, values, pooled, torch.get_num_threads())
         _call(_C.cpu_pooled_prefixes, fields)
+
+    def envelope(self, problem: EnvelopeProblem, out: EnvelopeOutputs) -> None:
+        """Fill the least and largest outputs by number of items kept, and the curves."""
+        self._answer(_C.cpu_envelope, problem, out)
+
+    def shapley(self, problem: ShapleyProblem, out: ShapleyOutputs) -> None:
+        """Fill the Shapley values."""
+        self._answer(_C.cpu_shapley, problem, out)
+
+    def sufficient(self, problem: SufficientProblem, out: SufficientOutputs) -> None:
+        """Fill the sufficient sets."""
+        self._answer(_C.cpu_sufficient, problem, out)
+
+    def _answer(self, operator: Callable[..., int], problem: Any, out: Any) -> None:
+        """Run what takes contributions as they stand; it is the same in every variant."""
+        fields, _alive = exact_fields(problem, out, torch.get_num_threads())
+        _call(operator, fields)
 
     def _run(self, operator: Callable[..., int], fields: dict[str, Any]) -> None:
         """Run an operator, in the variant where one is forced."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.backends.checks import check_contents, check_weights
+from fastattnerase.backends.exact import ExactReference
 from fastattnerase.backends.reference_sweep import is_invalid, sweep
 from fastattnerase.problem import (
     FIRST_PERMUTATION,
@@ -30,7 +31,7 @@ from fastattnerase.reference.reweighed import reweighed
 P = TypeVar("P", Problem, PermutedProblem, PooledProblem, ReweighedProblem)
 
 
-class ReferenceBackend:
+class ReferenceBackend(ExactReference):
     """Runs the specification itself: right before fast."""
 
     name = "reference"

@@ -1,5 +1,6 @@
 """The public operators and their results."""
 
+from fastattnerase.ops.envelope import Envelope, envelope
 from fastattnerase.ops.functions import (
     erase_each,
     erase_prefixes,
@@ -15,22 +16,30 @@ from fastattnerase.ops.results import (
     PrefixErasure,
     Sweep,
 )
+from fastattnerase.ops.shapley import ShapleyValues, shapley_values
+from fastattnerase.ops.sufficient import SufficientSet, minimal_sufficient_set
 from fastattnerase.ops.sweeps import sweep
 from fastattnerase.ops.thresholds import ThresholdCrossing, cross_threshold
 
 __all__ = [
+    "Envelope",
     "ItemErasure",
     "MinimalFlipSet",
     "PermutedWeights",
     "PrefixErasure",
+    "ShapleyValues",
+    "SufficientSet",
     "Sweep",
     "ThresholdCrossing",
     "cross_threshold",
+    "envelope",
     "erase_each",
     "erase_prefixes",
     "minimal_flip_set",
+    "minimal_sufficient_set",
     "permute",
     "rank",
     "reweigh",
+    "shapley_values",
     "sweep",
 ]

@@ -32,8 +32,8 @@ def rank(
     Args:
         batch: B instances of T items in all.
         ranking: a name ("attention", "gradient", "product", "renormalized_gradient", "random",
-            "leave_one_out", "leave_one_out_drop", "greedy", "minimal", one of your own, see
-            `register_ranking`, or "module:name"), or ranking scores [T], any float type.
+            "leave_one_out", "leave_one_out_drop", "greedy", "minimal", "shapley", one of your own,
+            see `register_ranking`, or "module:name"), or ranking scores [T], any float type.
         seed: of the ranking "random", 0 … 2^63 - 1.
         order: the number of the random order, 0 or more.
         backend: "auto" or the name of one; see `backends()`.

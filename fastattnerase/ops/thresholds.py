@@ -182,7 +182,7 @@ def cross_threshold(
     if of is None:
         of = "output" if C == 1 else "margin"
     _check_choices(of, crossing, C, rival)
-    t = _per_instance(batch, "threshold", threshold)  # [B]
+    t = per_instance(batch, "threshold", threshold)  # [B]
     if of == "probability" and bool(((t <= 0) | (t >= 1)).any()):
         raise ValueError(f"threshold: given {threshold}, needed above 0 and below 1")
     given, t = t, t.logit() if of == "probability" else t
@@ -231,7 +231,7 @@ def _check_choices(of: str, crossing: str, C: int, rival: int | Tensor | None) -
         )
 
 
-def _per_instance(batch: AttentionBatch, name: str, given: float | Tensor) -> Tensor:
+def per_instance(batch: AttentionBatch, name: str, given: float | Tensor) -> Tensor:
     """Bring a number, or one an instance, to float64 [B]."""
     B = len(batch)
     if isinstance(given, Tensor):
