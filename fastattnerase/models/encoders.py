@@ -49,7 +49,7 @@ class Encoder(nn.Module, ABC):
 
         Source: Jain & Wallace 2019, code, where the mean is over the padding, too.
         """
-        share = lengths.clamp(min=1).reciprocal().repeat_interleave(lengths)  # [T]
+        share = lengths.clamp(min=1).to(states).reciprocal().repeat_interleave(lengths)  # [T]
         return segment_pool(_without_markers(states, lengths), share, lengths)
 
 
@@ -92,7 +92,7 @@ class RecurrentEncoder(Encoder):
         # sequences give the same, with a backward pass that is quadratic in the length on CPUs.
         starts = offsets_of(lengths)[:-1]  # [B]
         states, items = [values.new_zeros(0, self.output_size)], []
-        for group in _groups_of_similar_length(lengths):
+        for group in groups_of_similar_length(lengths):
             start, length = starts[group], lengths[group]  # [G]
             steps = torch.arange(int(length.max()), device=values.device)[:, None]  # [N, 1]
             step = torch.minimum(steps, length - 1)  # [N, G]
@@ -139,7 +139,7 @@ class GRUEncoder(RecurrentEncoder):
                         parameter[quarter : 2 * quarter] = 1.0
 
 
-def _groups_of_similar_length(lengths: Tensor) -> list[Tensor]:
+def groups_of_similar_length(lengths: Tensor) -> list[Tensor]:
     """Group the sequences that are not empty: none is shorter than half its group's longest."""
     order = torch.argsort(lengths, descending=True, stable=True)
     ordered = lengths[order].tolist()

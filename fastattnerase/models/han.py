@@ -26,11 +26,15 @@ class HAN(AttentionClassifier):
         return self.sentences.output_size
 
     def _attend(self, words: Tensor, batch: DocumentBatch) -> Attended:
-        counts = batch.sentence_counts
-        first = offsets_of(counts)[:-1].repeat_interleave(counts)  # [S]
-        number = torch.arange(len(first), device=counts.device) - first  # [S], in its document
-        keys = (batch.ids.repeat_interleave(counts) << 24) + number + 1  # [S]
+        keys = self.sentence_keys(batch)  # [S]
         sentences = self.words(words, batch.sentence_lengths, keys).vectors  # [S, D]
         sentences = self.sentence_dropout(sentences)
-        attended: Attended = self.sentences(sentences, counts, batch.ids)
+        attended: Attended = self.sentences(sentences, batch.sentence_counts, batch.ids)
         return attended
+
+    def sentence_keys(self, batch: DocumentBatch) -> Tensor:
+        """Give each sentence a number, `[S]` int64: of its document's id and its place there."""
+        counts = batch.sentence_counts  # [B]
+        first = offsets_of(counts)[:-1].repeat_interleave(counts)  # [S]
+        number = torch.arange(len(first), device=counts.device) - first  # [S], in its document
+        return (batch.ids.repeat_interleave(counts) << 24) + number + 1

@@ -198,7 +198,7 @@ class PairClassifier(AttentionClassifier):
             The logits, and what attention over the first text saw.
         """
         output = super().from_embeddings(words, batch)
-        lowered = self._lowered(batch)
+        lowered = self.lowered(batch)
         return output if lowered is None else output._replace(logits=output.logits - lowered)
 
     def _decode(self, vectors: Tensor, query: Tensor | None) -> Tensor:
@@ -210,7 +210,7 @@ class PairClassifier(AttentionClassifier):
         logits = self.classifier(vectors)  # [B, C]
         return logits + self.query_classifier(query) if self.config.decoder == "query" else logits
 
-    def _lowered(self, batch: DocumentBatch) -> Tensor | None:
+    def lowered(self, batch: DocumentBatch) -> Tensor | None:
         """Give what logits lose, `[B, C]`: nothing where all documents allow all answers."""
         if batch.answers is None or batch.answer_counts is None:
             return None
@@ -239,7 +239,7 @@ class PairClassifier(AttentionClassifier):
 
         def linear(output: ModelOutput, batch: DocumentBatch) -> tuple[Tensor, dict[str, Any]]:
             assert output.query is not None
-            own, lowered = bias, self._lowered(batch)  # [C], [B, C]
+            own, lowered = bias, self.lowered(batch)  # [C], [B, C]
             if self.config.decoder == "query":
                 own = own + self.query_classifier(output.query)  # [B, C]
             if lowered is not None:
@@ -255,7 +255,7 @@ class PairClassifier(AttentionClassifier):
         assert output.query is not None
         values = output.values @ self.project.weight.T  # [T, A]
         asked = self.project.bias + self.project_query(output.query)  # [B, A]
-        lowered = self._lowered(batch)
+        lowered = self.lowered(batch)
         return values, {"head": TanhHead(self.classifier, asked, lowered)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -21,24 +21,6 @@ _FLOAT = 4  # bytes
 T = TypeVar("T")
 
 
-def words_in(model: nn.Module, max_bytes: int) -> int:
-    """Estimate how many words a batch may have.
-
-    Args:
-        model: the model.
-        max_bytes: of a batch and what the model computes of it.
-
-    Returns:
-        The number, at least 1: a document is never cut.
-
-    Raises:
-        ModelError: `max_bytes` is not positive.
-    """
-    if max_bytes < 1:
-        raise ModelError(f"max_bytes: given {max_bytes}, needed at least 1")
-    return max(1, max_bytes // bytes_of_word(model))
-
-
 def bytes_of_word(model: nn.Module) -> int:
     """Estimate what a word takes of memory while a model runs and its derivatives are taken.
 
@@ -54,6 +36,27 @@ def bytes_of_word(model: nn.Module) -> int:
         widths = [max(parameter.shape, default=1) for parameter in others]
     embedded = max((part.embedding_dim for part in embeddings), default=1)
     return _FLOAT * (4 * embedded + 10 * max(widths, default=1))
+
+
+def words_in(
+    model: nn.Module, max_bytes: int, of_word: Callable[[nn.Module], int] = bytes_of_word
+) -> int:
+    """Estimate how many words a batch may have.
+
+    Args:
+        model: the model.
+        max_bytes: of a batch and what the model computes of it.
+        of_word: estimates what a word takes.
+
+    Returns:
+        The number, at least 1: a document is never cut.
+
+    Raises:
+        ModelError: `max_bytes` is not positive.
+    """
+    if max_bytes < 1:
+        raise ModelError(f"max_bytes: given {max_bytes}, needed at least 1")
+    return max(1, max_bytes // of_word(model))
 
 
 def in_batches(documents: Iterable[tuple[T, Document]], words: int) -> Iterator[list[Any]]:

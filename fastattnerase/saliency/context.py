@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
@@ -60,6 +60,7 @@ class MethodContext:
         output: which number of the target class is `f_c`.
         target: which class: see `attribute`.
         max_bytes: the budget of memory for one pass.
+        bytes_of_word: estimates what a word of a pass takes, from the module.
         module: everything of the model that has parameters or a mode, as one module.
         device: where batches go.
         words: how many words a pass may have, by `max_bytes`.
@@ -71,6 +72,7 @@ class MethodContext:
     target: Target = "decision"
     output: Output = "logit"
     max_bytes: int = 1 << 26
+    bytes_of_word: Callable[[nn.Module], int] = bytes_of_word
     module: nn.Module = field(init=False)
     device: torch.device = field(init=False)
     words: int = field(init=False)
@@ -80,7 +82,7 @@ class MethodContext:
         self.module = _module_of(self.given)
         first = next(self.module.parameters(), None)
         self.device = torch.device("cpu") if first is None else first.device
-        self.words = words_in(self.module, self.max_bytes)
+        self.words = words_in(self.module, self.max_bytes, self.bytes_of_word)
         if isinstance(self.given, AttentionClassifier):
             self.one_logit = self.given.config.head == "sigmoid"
 
@@ -198,7 +200,7 @@ class MethodContext:
             if words > self.words:
                 raise ModelError(
                     f"max_bytes: given {self.max_bytes:,}, needed at least "
-                    f"{words * bytes_of_word(self.module):,} for instance {place} "
+                    f"{words * self.bytes_of_word(self.module):,} for instance {place} "
                     f"(id {document.id}, {words:,} words)"
                 )
 

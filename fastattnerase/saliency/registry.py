@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+from torch import nn
+
 from fastattnerase.data.dataset import Dataset
 from fastattnerase.models.errors import ModelError
 from fastattnerase.saliency.attribution import Family
+from fastattnerase.saliency.batches import bytes_of_word
 from fastattnerase.saliency.context import MethodContext, Scored
 
 Score = Callable[..., Iterator[Scored]]
@@ -36,6 +39,7 @@ class Method:
         items: whether it scores words, or the items of the attention layer: sentences in a
             hierarchical model.
         has_delta: whether it has a sum rule, whose error it reports.
+        bytes_of_word: estimates what a word of a pass through a module takes of memory.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Method:
     output: str | None = None
     items: str = "words"
     has_delta: bool = False
+    bytes_of_word: Callable[[nn.Module], int] = bytes_of_word
 
     @property
     def options(self) -> dict[str, Any]:
@@ -70,6 +75,8 @@ class Method:
         self, context: MethodContext, dataset: Dataset, **options: Any
     ) -> Iterator[Scored]:
         """Score the documents of a data set."""
+        if context.bytes_of_word is not self.bytes_of_word:
+            context = replace(context, bytes_of_word=self.bytes_of_word)
         return self.score(context, dataset, **self.with_options(options))
 
 

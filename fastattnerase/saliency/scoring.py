@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fastattnerase.data.dataset import Dataset
 from fastattnerase.models.base import AttentionClassifier
 from fastattnerase.models.errors import ModelError
 from fastattnerase.saliency.attribution import Attribution
-from fastattnerase.saliency.batches import MAX_BYTES
+from fastattnerase.saliency.batches import MAX_BYTES, bytes_of_word
 from fastattnerase.saliency.context import MethodContext, Output, SaliencyModel, Scored, Target
 from fastattnerase.saliency.registry import Method, find_method
 from fastattnerase.status import Status
@@ -88,7 +88,7 @@ def attribute(
     """
     chosen = find_method(method)
     given = chosen.with_options(options)
-    context = context_of(model, dataset, target, output, max_bytes)
+    context = context_of(model, dataset, target, output, max_bytes, chosen.bytes_of_word)
     context.require_room(dataset)
     devices = [context.device] if context.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
@@ -102,6 +102,7 @@ def context_of(
     target: Target = "decision",
     output: Output = "logit",
     max_bytes: int = MAX_BYTES,
+    of_word: Callable[[nn.Module], int] = bytes_of_word,
 ) -> MethodContext:
     """Check what `attribute` is asked for and give it to methods.
 
@@ -128,7 +129,7 @@ def context_of(
     known = isinstance(model, AttentionClassifier)
     if isinstance(target, int) and known and not 0 <= target < model.num_classes:
         raise ModelError(f"target: given class {target}, needed 0 to {model.num_classes - 1}")
-    return MethodContext(model, target, output, max_bytes)
+    return MethodContext(model, target, output, max_bytes, of_word)
 
 
 def stream(
