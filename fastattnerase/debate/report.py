@@ -26,7 +26,8 @@ SIDES = (
     ("neither", "Neither"),
     ("cannot tell", "Cannot tell"),
 )
-_KINDS = {
+_ENCODERS = {"bilstm": "BiLSTM", "cnn": "CNN", "mlp": "MLP"}
+_KINDS = {  # in the order of the table
     "base": "the model",
     "uniform": "uniform attention",
     "seed": "another seed",
@@ -56,9 +57,7 @@ def build(debate: Debate, folder: Path) -> tuple[Path, list[Point]]:
     save_table(pd.DataFrame([vars(point) for point in found]), folder / "tables" / "points")
     save_table(models, folder / "tables" / "models")
     found_figures = figures(debate, [evidence.family], {TEXTS: about.title})
-    # What the paper's figures are called says nothing of one's own text.
-    named = (replace(one, caption=one.caption.partition(", ")[2]) for one in found_figures)
-    drawn = pages.save_drawn(folder, named)
+    drawn = pages.save_drawn(folder, (_named(one, about.title) for one in found_figures))
     base = evidence.family.results[evidence.family.base]
     path = page.write(
         folder / PAGE,
@@ -70,18 +69,30 @@ def build(debate: Debate, folder: Path) -> tuple[Path, list[Point]]:
         left_out=about.left_out,
         accuracy=f"{base.accuracy:.3f}",
         majority=f"{base.majority or 0:.3f}",
-        encoder=debate.options.encoder,
+        encoder=_ENCODERS[debate.options.encoder],
         attention=debate.options.attention,
         sides=[
             (name, heading, [point for point in found if point.side == name])
             for name, heading in SIDES
         ],
-        models=[_model(row) for row in models.to_dict("records")],
+        models=[_model(row) for row in sorted(models.to_dict("records"), key=_place)],
         csv=page.embedded(folder / "tables" / "models.csv"),
         points_csv=page.embedded(folder / "tables" / "points.csv"),
         figures=[shown for _, shown in drawn],
     )
     return path, found
+
+
+def _named(one: pages.Drawn, title: str) -> pages.Drawn:
+    """Leave the paper's number and the text's title out of a caption: the page is on one text."""
+    caption = one.caption.partition(f"{title}: ")[2]
+    return replace(one, caption=caption[:1].upper() + caption[1:])
+
+
+def _place(row: Any) -> tuple[int, float, int]:
+    """Say where a model stands in the table: by kind, λ and seed."""
+    strength = 0.0 if pd.isna(row["strength"]) else row["strength"]
+    return (list(_KINDS).index(row["kind"]), strength, row["seed"])
 
 
 def _model(row: Any) -> list[str]:

@@ -19,6 +19,8 @@ with needs("report"):
     from matplotlib.figure import Figure
 
 FEW = 5  # values below which a group is drawn as points
+_INCH = 115  # CSS pixels of an inch of a figure, where the page is wide enough
+_WIDE = 6.5  # inches from which a figure is not made narrower than this on a phone, but scrolled
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,15 @@ def picture(folder: Path, name: str, caption: str) -> dict[str, str]:
 
 
 def save_drawn(folder: Path, figures: Iterable[Drawn]) -> list[tuple[Drawn, dict[str, str]]]:
-    """Write each figure, and give it with what the page shows of it."""
+    """Write each figure, and give it with what the page shows of it, and how wide that is."""
     found = []
     for one in figures:
+        inches = float(one.figure.get_figwidth())
         save_figure(one.figure, folder / "figures" / one.name)
-        found.append((one, picture(folder, one.name, one.caption)))
+        style = f"width: {inches * _INCH:.0f}px; max-width: 100%"
+        if inches > _WIDE:
+            style = f"width: {inches * _INCH:.0f}px; max-width: max(100%, {_WIDE * _INCH:.0f}px)"
+        found.append((one, picture(folder, one.name, one.caption) | {"style": style}))
     return found
 
 

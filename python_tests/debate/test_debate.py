@@ -137,6 +137,13 @@ def test_the_page(finished: Debate, tmp_path: Path) -> None:
     table = pd.read_csv(tmp_path / "tables" / "points.csv")
     assert list(table["side"]) == [point.side for point in found]
     assert len(pd.read_csv(tmp_path / "tables" / "models.csv")) == 11
+    # The model first; captions without the paper's numbers, and no figure too narrow to read.
+    rows = ("the model", "uniform attention", "another seed, 1", "adversary, λ", "MLP, uniform")
+    body = words[words.index("Attention differs by (JSD)") :]
+    places = [body.index(row) for row in rows]
+    assert places == sorted(places)
+    assert "Figures Divergence from the base model's attention" in words
+    assert 'style="width: 1587px; max-width: max(100%, 748px)"' in path.read_text("utf-8")
 
 
 # --- the rules, on made-up numbers ---------------------------------------------------------------
