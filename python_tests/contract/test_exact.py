@@ -10,6 +10,7 @@ import torch
 
 import fastattnerase as fae
 from contract.subsets import KINDS, Small, batch_of, decided, draw
+from fastattnerase.ops import exact_library
 
 BACKENDS = ("reference", "cpu")
 
@@ -174,12 +175,12 @@ def arguments(name: str, backend: str) -> tuple[object, ...]:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_opcheck(name: str, backend: str) -> None:
-    torch.library.opcheck(getattr(torch.ops.fastattnerase, name).default, arguments(name, backend))
+    torch.library.opcheck(getattr(exact_library, f"{name}_op"), arguments(name, backend))
 
 
 @pytest.mark.parametrize("name", ["envelope", "shapley", "sufficient"])
 def test_thread_count_and_batch_change_no_bit(name: str) -> None:
-    operator = getattr(torch.ops.fastattnerase, name)
+    operator = getattr(exact_library, f"{name}_op")
     rng = torch.Generator().manual_seed(4)
     T = 20_000
     offsets = torch.tensor([0, 5_000, 5_003, 12_000, T])
