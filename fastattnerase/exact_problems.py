@@ -104,3 +104,33 @@ class SufficientOutputs:
         B, T = offsets.shape[0] - 1, weights.shape[0]
         sizes = (B, B, B, T)
         return cls(*(weights.new_empty(size, dtype=torch.int64) for size in sizes))
+
+
+@dataclass(frozen=True)
+class GreedyProblem:
+    """Items that are removed one after the other."""
+
+    offsets: Tensor  # [B + 1], int64
+    status: Tensor  # [B], int64
+    weights: Tensor  # [T], 0 or more
+    margins: Tensor  # [T, K], of the label over each rival, biases included
+    empty: Tensor  # [B, K], the margins without mass
+    wins: Tensor  # [B, K], int64: 1 where the rival wins a tie
+    tolerance: Tensor  # [B], of near-ties, per unit of mass
+    steps: int  # items removed at most, -1: all
+    until_flip: bool  # whether no further than the first flip
+
+
+@dataclass
+class GreedyOutputs:
+    """The order of each instance."""
+
+    order: Tensor  # [T], int64: those removed, then the rest by position
+    removed: Tensor  # [B], int64, -1 without an answer
+    certain: Tensor  # [B], int64: steps before the first whose next best is within the tolerance
+
+    @classmethod
+    def allocate(cls, offsets: Tensor, weights: Tensor) -> GreedyOutputs:
+        """Allocate what weights [T] of instances at offsets [B + 1] give."""
+        B, T = offsets.shape[0] - 1, weights.shape[0]
+        return cls(*(weights.new_empty(size, dtype=torch.int64) for size in (T, B, B)))

@@ -6,6 +6,7 @@ from fastattnerase.explanation import Explanation, TextExplanation, explain
 from fastattnerase.hooks import Capture, capture
 from fastattnerase.ops import (
     Envelope,
+    GreedyOrder,
     ItemErasure,
     MinimalFlipSet,
     PermutedWeights,
@@ -18,6 +19,7 @@ from fastattnerase.ops import (
     envelope,
     erase_each,
     erase_prefixes,
+    greedy_order,
     minimal_flip_set,
     minimal_sufficient_set,
     permute,
@@ -34,6 +36,7 @@ __all__ = [
     "Capture",
     "Envelope",
     "Explanation",
+    "GreedyOrder",
     "ItemErasure",
     "MinimalFlipSet",
     "PermutedWeights",
@@ -52,6 +55,7 @@ __all__ = [
     "erase_each",
     "erase_prefixes",
     "explain",
+    "greedy_order",
     "minimal_flip_set",
     "minimal_sufficient_set",
     "permute",

@@ -120,6 +120,26 @@ std::int64_t cpu_sufficient(const py::kwargs& kwargs) {
   return run(p, cpu::sufficient_workspace_bytes(p), &cpu::sufficient);
 }
 
+std::int64_t cpu_greedy(const py::kwargs& kwargs) {
+  ArgReader args(kwargs);
+  cpu::GreedyParams p{};
+  read_common(args, p);
+  p.K = args.integer("K", 1);
+  p.weights = args.address<const double>("weights", p.T > 0);
+  p.margins = args.address<const double>("margins", p.T > 0);
+  p.empty = args.address<const double>("empty", p.B > 0);
+  p.wins = args.address<const std::int64_t>("wins", p.B > 0);
+  p.tolerance = args.address<const double>("tolerance", p.B > 0);
+  p.steps = args.integer("steps", -1);
+  p.until_flip = static_cast<std::int32_t>(args.integer("until_flip", 0, 1));
+  p.order = args.address<std::int64_t>("order", p.T > 0);
+  p.removed = args.address<std::int64_t>("removed", p.B > 0);
+  p.certain = args.address<std::int64_t>("certain", p.B > 0);
+  args.finish();
+  require_offsets("offsets", p.offsets, p.B, p.T);
+  return run(p, cpu::greedy_workspace_bytes(p), &cpu::greedy);
+}
+
 }  // namespace
 
 void register_exact(py::module_& m) {
@@ -129,6 +149,9 @@ void register_exact(py::module_& m) {
   m.def("cpu_shapley", &cpu_shapley,
         "Shapley values; the fields of ShapleyParams by keyword. 0, or the scratch memory it "
         "lacks.");
+  m.def(
+      "cpu_greedy", &cpu_greedy,
+      "Greedy removal; the fields of GreedyParams by keyword. 0, or the scratch memory it lacks.");
   m.def("cpu_sufficient", &cpu_sufficient,
         "Smallest sufficient sets; the fields of SufficientParams by keyword. 0, or the scratch "
         "memory it lacks.");

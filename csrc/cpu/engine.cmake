@@ -16,8 +16,8 @@ if(FASTATTNERASE_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 set(FAE_CPU_SOURCES ${FAE_CPU_DIR}/engine.cpp ${FAE_CPU_DIR}/threads.cpp ${FAE_CPU_DIR}/dispatch.cpp)
 # What takes contributions as they stand is compiled once, for any machine.
-set(FAE_EXACT_SOURCES ${FAE_CPU_DIR}/exact/envelope.cpp ${FAE_CPU_DIR}/exact/shapley.cpp
-    ${FAE_CPU_DIR}/exact/sufficient.cpp)
+set(FAE_EXACT_SOURCES ${FAE_CPU_DIR}/exact/envelope.cpp ${FAE_CPU_DIR}/exact/greedy.cpp
+    ${FAE_CPU_DIR}/exact/shapley.cpp ${FAE_CPU_DIR}/exact/sufficient.cpp)
 set_source_files_properties(${FAE_EXACT_SOURCES} PROPERTIES COMPILE_OPTIONS "${FAE_CPU_OPTIONS}")
 list(APPEND FAE_CPU_SOURCES ${FAE_EXACT_SOURCES})
 set(FAE_CPU_DEFINITIONS)

@@ -9,6 +9,8 @@ from torch import Tensor
 from fastattnerase.exact_problems import (
     EnvelopeOutputs,
     EnvelopeProblem,
+    GreedyOutputs,
+    GreedyProblem,
     ShapleyOutputs,
     ShapleyProblem,
     SufficientOutputs,
@@ -60,3 +62,6 @@ class ExactBackend(Backend, Protocol):
 
     def sufficient(self, problem: SufficientProblem, out: SufficientOutputs) -> None:
         """Fill the sufficient sets."""
+
+    def greedy(self, problem: GreedyProblem, out: GreedyOutputs) -> None:
+        """Fill the greedy orders."""

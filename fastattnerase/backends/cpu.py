@@ -20,6 +20,8 @@ from fastattnerase.backends.exact import exact_fields
 from fastattnerase.exact_problems import (
     EnvelopeOutputs,
     EnvelopeProblem,
+    GreedyOutputs,
+    GreedyProblem,
     ShapleyOutputs,
     ShapleyProblem,
     SufficientOutputs,
@@ -90,6 +92,10 @@ class CpuBackend:
     def sufficient(self, problem: SufficientProblem, out: SufficientOutputs) -> None:
         """Fill the sufficient sets."""
         self._answer(_C.cpu_sufficient, problem, out)
+
+    def greedy(self, problem: GreedyProblem, out: GreedyOutputs) -> None:
+        """Fill the greedy orders."""
+        self._answer(_C.cpu_greedy, problem, out)
 
     def _answer(self, operator: Callable[..., int], problem: Any, out: Any) -> None:
         """Run what takes contributions as they stand; it is the same in every variant."""

@@ -12,12 +12,15 @@ from fastattnerase.exact_problems import (
     UNANSWERED,
     EnvelopeOutputs,
     EnvelopeProblem,
+    GreedyOutputs,
+    GreedyProblem,
     ShapleyOutputs,
     ShapleyProblem,
     SufficientOutputs,
     SufficientProblem,
 )
 from fastattnerase.reference.envelope import envelope_instance
+from fastattnerase.reference.greedy import greedy_instance
 from fastattnerase.reference.shapley import shapley
 from fastattnerase.reference.sufficient import sufficient
 from fastattnerase.status import Status
@@ -25,9 +28,11 @@ from fastattnerase.status import Status
 _Record = TypeVar(
     "_Record",
     EnvelopeProblem,
+    GreedyProblem,
     ShapleyProblem,
     SufficientProblem,
     EnvelopeOutputs,
+    GreedyOutputs,
     ShapleyOutputs,
     SufficientOutputs,
 )
@@ -81,6 +86,18 @@ class ExactReference:
             left[chosen] = False
             first = torch.tensor(chosen, dtype=torch.int64)
             found.order[items] = torch.cat([first, left.nonzero()[:, 0]])
+        _copy(found, out)
+
+    def greedy(self, problem: GreedyProblem, out: GreedyOutputs) -> None:
+        """Fill the greedy orders."""
+        own, found = _on_cpu(problem), _on_cpu(out)
+        for b in range(len(own.status)):
+            items = slice(int(own.offsets[b]), int(own.offsets[b + 1]))
+            if int(own.status[b]) & UNANSWERED or items.start == items.stop:
+                found.order[items] = torch.arange(items.stop - items.start)
+                found.removed[b] = found.certain[b] = -1
+            else:
+                greedy_instance(own, found, b)
         _copy(found, out)
 
 

@@ -8,6 +8,7 @@ from fastattnerase.ops.functions import (
     rank,
     reweigh,
 )
+from fastattnerase.ops.greedy import GreedyOrder, greedy_order
 from fastattnerase.ops.permute import permute
 from fastattnerase.ops.results import (
     ItemErasure,
@@ -23,6 +24,7 @@ from fastattnerase.ops.thresholds import ThresholdCrossing, cross_threshold
 
 __all__ = [
     "Envelope",
+    "GreedyOrder",
     "ItemErasure",
     "MinimalFlipSet",
     "PermutedWeights",
@@ -35,6 +37,7 @@ __all__ = [
     "envelope",
     "erase_each",
     "erase_prefixes",
+    "greedy_order",
     "minimal_flip_set",
     "minimal_sufficient_set",
     "permute",

@@ -12,6 +12,8 @@ from fastattnerase.backends.base import ExactBackend
 from fastattnerase.exact_problems import (
     EnvelopeOutputs,
     EnvelopeProblem,
+    GreedyOutputs,
+    GreedyProblem,
     ShapleyOutputs,
     ShapleyProblem,
     SufficientOutputs,
@@ -35,6 +37,11 @@ _LIBRARY.define(
 _LIBRARY.define(
     "sufficient(Tensor offsets, Tensor status, Tensor weights, Tensor margins, Tensor wins, "
     "Tensor tolerance, str backend) -> Tensor[]",
+    tags=_TAGS,
+)
+_LIBRARY.define(
+    "greedy(Tensor offsets, Tensor status, Tensor weights, Tensor margins, Tensor empty, "
+    "Tensor wins, Tensor tolerance, SymInt steps, bool until_flip, str backend) -> Tensor[]",
     tags=_TAGS,
 )
 
@@ -79,7 +86,20 @@ def _sufficient_fake(*args: Any) -> list[Tensor]:
     return list(vars(SufficientOutputs.allocate(args[0], args[2])).values())
 
 
+def _greedy(*args: Any) -> list[Tensor]:
+    *inputs, backend = args
+    problem = GreedyProblem(*inputs)
+    out = GreedyOutputs.allocate(problem.offsets, problem.weights)
+    _backend(backend, problem.weights, "greedy").greedy(problem, out)
+    return list(vars(out).values())
+
+
+def _greedy_fake(*args: Any) -> list[Tensor]:
+    return list(vars(GreedyOutputs.allocate(args[0], args[2])).values())
+
+
 for _name, _real, _fake in (
+    ("greedy", _greedy, _greedy_fake),
     ("envelope", _envelope, _envelope_fake),
     ("shapley", _shapley, _shapley_fake),
     ("sufficient", _sufficient, _sufficient_fake),
@@ -89,4 +109,5 @@ for _name, _real, _fake in (
 
 envelope_op = torch.ops.fastattnerase.envelope.default
 shapley_op = torch.ops.fastattnerase.shapley.default
+greedy_op = torch.ops.fastattnerase.greedy.default
 sufficient_op = torch.ops.fastattnerase.sufficient.default

@@ -11,6 +11,7 @@ import torch
 import fastattnerase as fae
 from contract.subsets import KINDS, Small, batch_of, decided, draw
 from fastattnerase.ops import exact_library
+from fastattnerase.reference.greedy import leads
 
 BACKENDS = ("reference", "cpu")
 
@@ -153,7 +154,99 @@ def test_ten_thousand(backend: str) -> None:
     for classes in (1, 2, 4):
         check_envelope(backend, classes, 10_000 // 3)
         check_sufficient_sets(backend, classes, 10_000 // 3)
+        check_greedy_orders(backend, classes, 10_000 // 3)
     check_shapley_values(backend, 1_000)
+
+
+def greedy_of(one: Small) -> tuple[list[int], int, int, bool]:
+    """The order by its definition, steps before the first near-tie, the first flip, its doubt."""
+    out, wins = margins(one), np.arange(one.logits.shape[1] - 1) < one.label
+    left, order, near, flip, doubt = list(range(one.n)), [], one.n, -1, False
+    while left:
+        least = [out[subset(np.array([j for j in left if j != i]))].min() for i in left]
+        at = int(np.argmin(least))
+        others = np.delete(least, at)
+        if len(others) and others.min() - least[at] < 1e-5:
+            near = min(near, len(order))
+        order.append(left.pop(at))
+        lead = out[subset(np.array(left))]
+        ahead = (lead < 0) | ((lead == 0) & wins) if out.shape[1] == len(wins) else lead < 0
+        doubt = doubt or bool((abs(lead) < 1e-6).any())
+        if flip < 0 and ahead.any():
+            flip = len(order)
+    return order, near, flip, doubt
+
+
+@pytest.mark.parametrize("classes", [1, 2, 4])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_greedy_orders_of_all_subsets(backend: str, classes: int) -> None:
+    check_greedy_orders(backend, classes, 40)
+
+
+def check_greedy_orders(backend: str, classes: int, count: int) -> None:
+    for kind in KINDS:
+        instances = draw(kind, count, classes, seed=14)
+        batch = batch_of(instances)
+        found = fae.greedy_order(batch, backend=backend)
+        short = fae.greedy_order(batch, until_flip=True, steps=3, backend=backend)
+        engine = fae.rank(batch, "greedy") if classes > 1 else None
+        for b, one in enumerate(instances):
+            if not labelled(one, int(found.label[b])) or one.n == 0:
+                continue
+            where = f"instance {b} of {kind}"
+            first = int(found.offsets[b])
+            order, near, flip, doubt = greedy_of(one)
+            same = slice(first, first + near)
+            assert int(found.certain[b]) >= near or kind == "degenerate", where
+            assert found.order[same].tolist() == order[:near], where
+            if engine is not None:
+                assert engine[same].tolist() == order[:near], where
+            assert int(found.removed[b]) == one.n, where
+            if near == one.n and not doubt:
+                stop = min(3, one.n, one.n if flip < 0 else flip)
+                assert int(short.removed[b]) == stop, where
+                rest = sorted(set(range(one.n)) - set(order[:stop]))
+                assert short.order[first : first + one.n].tolist() == order[:stop] + rest, where
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_long_greedy_orders_agree_with_the_reference(classes: int) -> None:
+    """Several blocks, tied items, one item that holds most of the mass, items without weight."""
+    rng = torch.Generator().manual_seed(classes)
+    n = 700
+    values = torch.randn(n, classes, generator=rng, dtype=torch.float64)
+    weights = torch.rand(n, generator=rng, dtype=torch.float64)
+    weights[50:60], values[50:60] = weights[50], values[50]
+    weights[300:310] = 0
+    weights[77] = 2 * weights.sum()
+    batch = fae.AttentionBatch(
+        values, torch.tensor([0, n]), weights=weights, head_weight=torch.eye(classes).double()
+    )
+    mine, theirs = (fae.greedy_order(batch, backend=backend) for backend in ("cpu", "reference"))
+    assert torch.equal(mine.certain, theirs.certain)
+    assert torch.equal(mine.order[: int(mine.certain)], theirs.order[: int(mine.certain)])
+    # Beyond, no step leaves more than the best does, but for rounding.
+    left = list(range(n))
+    label = int(mine.label[0])
+    own = (values[:, [label]] - values)[:, [c for c in range(classes) if c != label]]
+    for item in mine.order.tolist():
+        rest = torch.tensor(left)
+        least = leads(weights[rest], own[rest], own.new_zeros(classes - 1)).amin(1)
+        assert float(least[left.index(item)]) <= float(least.min()) + 1e-9
+        left.remove(item)
+
+
+def test_equal_items_go_by_position() -> None:
+    batch = fae.AttentionBatch(
+        torch.eye(2)[[0, 1, 0, 1, 0]].double(), torch.tensor([0, 5]),
+        weights=torch.ones(5), head_weight=torch.eye(2).double(),
+    )  # fmt: skip
+    for backend in BACKENDS:
+        found = fae.greedy_order(batch, backend=backend)
+        assert found.order.tolist() == [0, 2, 4, 1, 3]
+        assert found.certain.tolist() == [0]
+        assert fae.greedy_order(batch, until_flip=True, backend=backend).removed.tolist() == [2]
+        assert fae.greedy_order(batch, steps=1, backend=backend).order.tolist() == [0, 1, 2, 3, 4]
 
 
 def arguments(name: str, backend: str) -> tuple[object, ...]:
@@ -165,20 +258,23 @@ def arguments(name: str, backend: str) -> tuple[object, ...]:
         return offsets, status, weights.log(), outputs, 1e-9, backend
     if name == "sufficient":
         return offsets, status, weights, outputs, status.new_ones(2, 2), weights[:2], backend
+    if name == "greedy":
+        wins = status.new_ones(2, 2)
+        return offsets, status, weights, outputs, outputs[:2], wins, weights[:2], -1, False, backend
     kept, points = torch.tensor([3, 1, 0, 2]), torch.tensor([0, 3, 4])
     order = torch.tensor([[2, 0, 1, 1, 0]])
     empty = weights.new_zeros(2, 2)
     return offsets, status, weights, outputs, empty, points, kept, order, False, backend
 
 
-@pytest.mark.parametrize("name", ["envelope", "shapley", "sufficient"])
+@pytest.mark.parametrize("name", ["envelope", "greedy", "shapley", "sufficient"])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_opcheck(name: str, backend: str) -> None:
     torch.library.opcheck(getattr(exact_library, f"{name}_op"), arguments(name, backend))
 
 
-@pytest.mark.parametrize("name", ["envelope", "shapley", "sufficient"])
+@pytest.mark.parametrize("name", ["envelope", "greedy", "shapley", "sufficient"])
 def test_thread_count_and_batch_change_no_bit(name: str) -> None:
     operator = getattr(exact_library, f"{name}_op")
     rng = torch.Generator().manual_seed(4)
@@ -190,6 +286,10 @@ def test_thread_count_and_batch_change_no_bit(name: str) -> None:
     kept = torch.tensor([4_000, 1_000, 2, 1, 3_500, 20, 4_000])
     points = torch.tensor([0, 2, 4, 5, 7])
     args: dict[str, tuple[object, ...]] = {
+        "greedy": (
+            offsets, status, weights, outputs, outputs[:4], status.new_zeros(4, 2), weights[:4],
+            50, False, "cpu",
+        ),
         "shapley": (offsets, status, weights.log(), outputs, 1e-3, "cpu"),
         "sufficient": (
             offsets, status, weights, outputs - 1, status.new_zeros(4, 2), weights[:4], "cpu",
@@ -283,6 +383,8 @@ def test_mistakes() -> None:
         fae.envelope(batch, grid=[0.5, 2.0])
     with pytest.raises(ValueError, match="direction: given 'both', needed 'erase' or 'keep'"):
         fae.envelope(batch, direction="both")
+    with pytest.raises(ValueError, match="steps: given -1, needed 0 or more"):
+        fae.greedy_order(batch, steps=-1)
     with pytest.raises(ValueError, match="tolerance: given 0, needed above 0"):
         fae.shapley_values(batch, tolerance=0)
     with pytest.raises(ValueError, match="threshold: given one with C = 3, needed one for one"):

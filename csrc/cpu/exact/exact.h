@@ -1,6 +1,7 @@
 // Answers that need no search, from what an instance's items contribute: envelopes of all rankings,
-// Shapley values, sufficient sets. Each takes weights and contributions as they stand, in float64,
-// so that nothing here depends on the values' type or width, nor on an instruction set.
+// Shapley values, sufficient sets, greedy removal. Each takes weights and contributions as they
+// stand, in float64, so that nothing here depends on the values' type or width, nor on an
+// instruction set.
 //
 // Axes: B instances, T items, C classes, K outputs (margins of the label over each rival, or one
 // output), P points, R rankings. None allocates: scratch memory is asked for and passed in.
@@ -67,11 +68,32 @@ struct SufficientParams {
   std::int32_t num_threads;
 };
 
+struct GreedyParams {
+  std::int64_t B, T, K;
+  const std::int64_t* offsets;  // [B + 1]
+  const std::int64_t* status;   // [B]
+  const double* weights;        // [T], 0 or more
+  const double* margins;        // [T, K] of the label over each rival, biases included
+  const double* empty;          // [B, K] what is there without mass
+  const std::int64_t* wins;     // [B, K] 1 where the rival wins a tie
+  const double* tolerance;      // [B] of near-ties, per unit of mass
+  std::int64_t steps;           // items removed at most, -1: all
+  std::int32_t until_flip;      // 1: no further than the first flip
+  std::int64_t* order;          // [T] those removed, then the rest by position
+  std::int64_t* removed;        // [B]
+  std::int64_t* certain;        // [B] steps before the first whose next best is within tolerance
+  void* workspace;
+  std::int64_t workspace_bytes;
+  std::int32_t num_threads;
+};
+
 std::int64_t envelope_workspace_bytes(const EnvelopeParams& p);
 void envelope(const EnvelopeParams& p);
 std::int64_t shapley_workspace_bytes(const ShapleyParams& p);
 void shapley(const ShapleyParams& p);
 std::int64_t sufficient_workspace_bytes(const SufficientParams& p);
 void sufficient(const SufficientParams& p);
+std::int64_t greedy_workspace_bytes(const GreedyParams& p);
+void greedy(const GreedyParams& p);
 
 }  // namespace fae::cpu
