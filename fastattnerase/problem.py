@@ -80,6 +80,21 @@ class ReweighedProblem:
     weights: Tensor  # [R, T, H], any of the four float types
     validate: bool = True
 
+    def as_problem(self) -> Problem:
+        """The sweep without rankings of the same items under the first row of weights."""
+        return Problem(
+            self.values,
+            self.offsets,
+            self.weights[0],
+            False,
+            self.head_weight,
+            self.head_bias,
+            self.offsets[:-1],  # ids, of which nothing depends where nothing is drawn
+            (),
+            (),
+            validate=self.validate,
+        )
+
 
 # Permutation p of the weights is the order of number 2^33 + p of the ranking `random`, which nobody
 # draws; the value of `kFirstPermutation` in `params.h`.

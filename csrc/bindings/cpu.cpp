@@ -17,9 +17,11 @@ std::string number(double value) { return std::string(py::str(py::float_(value))
   const std::string where = " at position " + std::to_string(error.position) + " of instance " +
                             std::to_string(error.instance);
   switch (error.fault) {
-    case cpu::Fault::kNegativeWeight:
-      throw py::value_error("weights: given " + number(error.value) + where +
+    case cpu::Fault::kNegativeWeight: {
+      const std::string row = error.row < 0 ? "" : " in row " + std::to_string(error.row);
+      throw py::value_error("weights: given " + number(error.value) + where + row +
                             ", needed weights that are not negative");
+    }
     case cpu::Fault::kNotPermutation: {
       const std::string row = error.row < 0 ? "" : " (order " + std::to_string(error.row) + ")";
       throw py::value_error("rankings: given position " +
@@ -40,6 +42,7 @@ std::string number(double value) { return std::string(py::str(py::float_(value))
 // The parameters that have an operator's scratch memory.
 const SweepParams& scratch_of(const SweepParams& p) { return p; }
 const SweepParams& scratch_of(const PermuteParams& p) { return p.items; }
+const SweepParams& scratch_of(const ReweighParams& p) { return p.items; }
 const PooledParams& scratch_of(const PooledParams& p) { return p; }
 
 // Runs an operator; returns 0, or, where there is too little scratch memory, the bytes it needs to
@@ -71,6 +74,13 @@ std::int64_t cpu_permute(const py::kwargs& kwargs) {
   return run(params, cpu::permute_workspace_bytes(params), &cpu::permute);
 }
 
+std::int64_t cpu_reweigh(const py::kwargs& kwargs) {
+  ArgReader reader(kwargs);
+  const ReweighParams params = read_reweigh(reader);
+  reader.finish();
+  return run(params, cpu::reweigh_workspace_bytes(params), &cpu::reweigh);
+}
+
 std::int64_t cpu_pooled_prefixes(const py::kwargs& kwargs) {
   ArgReader reader(kwargs);
   const PooledParams params = read_pooled(reader);
@@ -94,6 +104,9 @@ void register_cpu(py::module_& m) {
   m.def("cpu_permute", &cpu_permute,
         "Permuted weights; the fields of PermuteParams by keyword. 0, or the scratch memory they "
         "lack.");
+  m.def("cpu_reweigh", &cpu_reweigh,
+        "Logits of other weights; the fields of ReweighParams by keyword. 0, or the scratch memory "
+        "they lack.");
   m.def("cpu_pooled_prefixes", &cpu_pooled_prefixes,
         "Pooled vectors of prefixes; the fields of PooledParams by keyword. 0, or the scratch "
         "memory they lack.");

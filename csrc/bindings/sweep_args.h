@@ -288,6 +288,16 @@ inline PermuteParams read_permute(ArgReader& args) {
   return q;
 }
 
+inline ReweighParams read_reweigh(ArgReader& args) {
+  ReweighParams q{};
+  read_items(args, q.items);
+  read_head(args, q.items);
+  q.R = args.integer("R", 0);
+  q.row_stride = args.integer("row_stride", 0);
+  q.logits = args.address<void>("logits", q.R > 0 && q.items.B > 0);
+  return q;
+}
+
 inline PooledParams read_pooled(ArgReader& args) {
   PooledParams p{};
   read_items(args, p);

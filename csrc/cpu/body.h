@@ -4,14 +4,16 @@
 #pragma once
 
 #include "cpu/pooled.h"
+#include "cpu/reweigh.h"
 #include "cpu/sweep.h"
 
 namespace fae::cpu {
 namespace {
 
 constexpr Variant variant_named(const char* name) {
-  return {name,   shared_bytes,  work_bytes,        run,   load, project, originate, rank, minimal,
-          finish, permute_bytes, pooled_work_bytes, pooled};
+  return {name,  shared_bytes, work_bytes, run,           load,          project, originate,
+          rank,  minimal,      finish,     permute_bytes, reweigh_bytes, reweigh, pooled_work_bytes,
+          pooled};
 }
 
 }  // namespace

@@ -81,6 +81,11 @@ double largest_row_norm(const void* weight, std::int64_t rows, std::int64_t colu
 
 constexpr std::int64_t kAlign = 64;
 
+char* aligned(void* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  return reinterpret_cast<char*>((address + kAlign - 1) / kAlign * kAlign);
+}
+
 struct Memory {
   char* base;
   std::int64_t shared, work;  // bytes a thread
@@ -100,10 +105,9 @@ struct Call {
 
 Memory memory_of(const Call& call) {
   const std::int64_t n = longest(call.p);
-  const auto base = reinterpret_cast<std::uintptr_t>(call.p.workspace);
   const std::int64_t more = call.permuted != nullptr ? call.v.permute_bytes(call.p, n) : 0;
-  return {reinterpret_cast<char*>((base + kAlign - 1) / kAlign * kAlign),
-          call.v.shared_bytes(call.p, n) + more, call.v.work_bytes(call.p, n)};
+  return {aligned(call.p.workspace), call.v.shared_bytes(call.p, n) + more,
+          call.v.work_bytes(call.p, n)};
 }
 
 // The error of the first instance that has one, whatever the threads' timing.
@@ -295,6 +299,36 @@ std::int64_t permute_workspace_bytes(const PermuteParams& p) {
 }
 Error permute(const PermuteParams& p) { return run({p.items, &p}); }
 
+std::int64_t reweigh_workspace_bytes(const ReweighParams& q) {
+  if (q.items.B == 0) return 0;
+  const std::int64_t bytes = selected_variant().reweigh_bytes(q.items, longest(q.items));
+  return threads_for(work_of(q.items, q.R), q.items.num_threads) * bytes + kAlign;
+}
+
+Error reweigh(const ReweighParams& q) {
+  const SweepParams& p = q.items;
+  if (p.B == 0) return {};
+  const Error offsets = check_offsets(p);
+  if (offsets.fault != Fault::kNone) {
+    if (p.validate != 0) return offsets;
+    for (std::int64_t i = 0; i < q.R * p.B * p.C; ++i) {
+      write_invalid_element(q.logits, OutputType::kReal, p.values_dtype == kFloat64, i);
+    }
+  }
+  const Variant& v = selected_variant();
+  const std::int64_t bytes = v.reweigh_bytes(p, longest(p));
+  char* const base = aligned(p.workspace);
+  FirstError errors;
+  std::atomic<std::int64_t> next{0};
+  run_on_threads(threads_for(work_of(p, q.R), p.num_threads), [&](std::int32_t thread) {
+    for (std::int64_t b = next++; b < p.B; b = next++) {
+      if (!valid_range(p, b) || errors.before(b)) continue;
+      errors.report(v.reweigh(q, b, base + thread * bytes));
+    }
+  });
+  return errors.get();
+}
+
 std::int64_t pooled_workspace_bytes(const PooledParams& p) {
   if (p.M == 0) return 0;
   const std::int64_t bytes = selected_variant().pooled_work_bytes(p, longest(p));
@@ -314,8 +348,7 @@ Error pooled_prefixes(const PooledParams& p) {
   }
   const Variant& v = selected_variant();
   const std::int64_t bytes = v.pooled_work_bytes(p, longest(p));
-  const auto address = reinterpret_cast<std::uintptr_t>(p.workspace);
-  char* const base = reinterpret_cast<char*>((address + kAlign - 1) / kAlign * kAlign);
+  char* const base = aligned(p.workspace);
   // The instances that own points of [point_begin, point_begin + M).
   const auto first_point = [&](std::int64_t b) { return p.offsets[b] + b; };
   std::int64_t begin = 0;

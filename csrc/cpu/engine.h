@@ -1,5 +1,5 @@
-// The CPU engine: one fused sweep over a ragged batch, permuted weights, and pooled prefixes for
-// callable heads. All are complete for every input of the engine contract; neither allocates memory
+// The CPU engine: one fused sweep over a ragged batch, permuted and other weights, and pooled
+// prefixes for callable heads. All are complete for every input of the engine contract; neither allocates memory
 // that grows with the problem.
 #pragma once
 
@@ -18,7 +18,7 @@ struct Error {
   Fault fault = Fault::kNone;
   std::int64_t instance = -1;
   std::int64_t position = -1;  // within the instance
-  std::int64_t row = -1;       // of `orders` or `keys`
+  std::int64_t row = -1;       // of `orders`, `keys` or weights
   double value = 0;            // what was given there
 };
 
@@ -28,6 +28,10 @@ Error sweep(const SweepParams& p);
 // `p.items` has the scratch memory and the threads.
 std::int64_t permute_workspace_bytes(const PermuteParams& p);
 Error permute(const PermuteParams& p);
+
+// The same; a negative weight's error says in which row of weights it is.
+std::int64_t reweigh_workspace_bytes(const ReweighParams& p);
+Error reweigh(const ReweighParams& p);
 
 std::int64_t pooled_workspace_bytes(const PooledParams& p);
 Error pooled_prefixes(const PooledParams& p);

@@ -205,18 +205,6 @@ inline Moves permute_usual(const PermuteParams& q, UsualInstance& I, const Permu
   return moves;
 }
 
-// Logits under the weights `a` [n, H].
-inline void general_logits(const SweepParams& p, const Instance& I, double* a,
-                           const PermuteMemory& m, double* logits) {
-  const StateShape plain{p.H, p.C, false};
-  Instance M = I;
-  M.a = a;
-  M.underflow = false;  // sums of all items need no rescaling
-  clear(plain, m.state);
-  for (std::int64_t i = 0; i < I.n; ++i) add(plain, M, i, m.state);
-  plain_logits(plain, M, m.state, logits);
-}
-
 inline std::int64_t largest_logit(const double* logits, std::int64_t C) {
   std::int64_t label = 0;
   for (std::int64_t c = 1; c < C; ++c) {
@@ -228,7 +216,7 @@ inline std::int64_t largest_logit(const double* logits, std::int64_t C) {
 inline Moves permute_general(const PermuteParams& q, const Instance& I, const PermuteMemory& m) {
   const SweepParams& p = q.items;
   const bool wide = p.values_dtype == kFloat64;
-  general_logits(p, I, I.a, m, m.logits);
+  weighted_logits(p, I, I.a, m.state, m.logits);
   const std::int64_t label = largest_logit(m.logits, p.C);
   softmax(m.logits, p.C, m.original, m.logarithm);
   Moves moves;
@@ -237,7 +225,7 @@ inline Moves permute_general(const PermuteParams& q, const Instance& I, const Pe
     for (std::int64_t i = 0; i < I.n; ++i) {
       for (std::int64_t h = 0; h < p.H; ++h) m.moved[i * p.H + h] = I.a[m.order[i] * p.H + h];
     }
-    general_logits(p, I, m.moved, m, m.logits);
+    weighted_logits(p, I, m.moved, m.state, m.logits);
     moves.flips += largest_logit(m.logits, p.C) != label;
     softmax(m.logits, p.C, m.probability, m.logarithm);
     double apart = 0;

@@ -101,6 +101,18 @@ inline void plain_logits(const StateShape& shape, const Instance& I, const doubl
   }
 }
 
+// Logits under the weights `a` [n, H] of all items; `state` is scratch memory.
+inline void weighted_logits(const SweepParams& p, const Instance& I, double* a, double* state,
+                            double* logits) {
+  const StateShape plain{p.H, p.C, false};
+  Instance M = I;
+  M.a = a;
+  M.underflow = false;  // sums of all items need no rescaling
+  clear(plain, state);
+  for (std::int64_t i = 0; i < I.n; ++i) add(plain, M, i, state);
+  plain_logits(plain, M, state, logits);
+}
+
 inline bool any_mass(const StateShape& shape, const double* state) {
   bool some = false;
   for (std::int64_t h = 0; h < shape.H; ++h) {

@@ -38,6 +38,10 @@ struct Variant {
   // Of `shared` behind the instance, where weights are permuted.
   std::int64_t (*permute_bytes)(const SweepParams& p, std::int64_t n);
 
+  // All rows of weights of an instance; `work` has reweigh_bytes.
+  std::int64_t (*reweigh_bytes)(const SweepParams& p, std::int64_t n);
+  Error (*reweigh)(const ReweighParams& q, std::int64_t instance, char* work);
+
   std::int64_t (*pooled_work_bytes)(const PooledParams& p, std::int64_t n);
   void (*pooled)(const PooledParams& p, std::int64_t instance, char* work);
 };

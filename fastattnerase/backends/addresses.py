@@ -13,6 +13,7 @@ from fastattnerase.problem import (
     PermutedProblem,
     PooledProblem,
     Problem,
+    ReweighedProblem,
 )
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -67,6 +68,19 @@ def permute_fields(
     fields["P"] = problem.permutations
     for name, tensor in vars(out).items():
         fields[name] = tensor.data_ptr()
+    return fields
+
+
+def reweigh_fields(
+    problem: ReweighedProblem, values: Tensor, logits: Tensor, threads: int
+) -> dict[str, Any]:
+    """The keywords of natively computed logits of other weights; `values` are readable."""
+    first = problem.as_problem()
+    fields = _item_fields(first, values, threads)
+    _add_head(fields, first)
+    fields["R"] = problem.weights.shape[0]
+    fields["row_stride"] = problem.weights.stride(0)
+    fields["logits"] = logits.data_ptr()
     return fields
 
 

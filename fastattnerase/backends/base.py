@@ -22,6 +22,7 @@ from fastattnerase.problem import (
     PermutedProblem,
     PooledProblem,
     Problem,
+    ReweighedProblem,
 )
 
 
@@ -65,3 +66,10 @@ class ExactBackend(Backend, Protocol):
 
     def greedy(self, problem: GreedyProblem, out: GreedyOutputs) -> None:
         """Fill the greedy orders."""
+
+
+class ReweighingBackend(Backend, Protocol):
+    """A backend that computes the logits of other weights; the reference does it for the rest."""
+
+    def reweigh(self, problem: ReweighedProblem, logits: Tensor) -> None:
+        """Fill `logits` [R, B, C]."""

@@ -14,6 +14,7 @@ from fastattnerase.backends.addresses import (
     permute_fields,
     pooled_fields,
     readable,
+    reweigh_fields,
     sweep_fields,
 )
 from fastattnerase.backends.exact import exact_fields
@@ -33,6 +34,7 @@ from fastattnerase.problem import (
     PermutedProblem,
     PooledProblem,
     Problem,
+    ReweighedProblem,
 )
 
 # Scratch memory kept for the next call: a fresh one costs a page fault every 4 KiB.
@@ -74,6 +76,11 @@ class CpuBackend:
         """Fill all results with what permuted weights do."""
         values = readable(problem.values)
         self._run(_C.cpu_permute, permute_fields(problem, values, out, torch.get_num_threads()))
+
+    def reweigh(self, problem: ReweighedProblem, logits: Tensor) -> None:
+        """Fill `logits` [R, B, C] with those of other weights."""
+        values = readable(problem.values)
+        self._run(_C.cpu_reweigh, reweigh_fields(problem, values, logits, torch.get_num_threads()))
 
     def pooled_prefixes(self, problem: PooledProblem, pooled: Tensor) -> None:
         """Fill `pooled` [M, H, D] with the renormalised averages over the survivors."""

@@ -260,8 +260,8 @@ def reweigh(
         batch: B instances of T items in all.
         weights: R rows of weights, [R, T], or [R, T, H] with several attention heads; 0 or more,
             float32, float64, bfloat16 or float16; divided by their sums, for each instance.
-        backend: "auto" or the name of one; see `backends()`. With a linear head every one leaves
-            this to the reference.
+        backend: "auto" or the name of one; see `backends()`. With a linear head "cpu" computes
+            this natively, the others leave it to the reference.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.backends import choose
-from fastattnerase.backends.base import PermutingBackend
+from fastattnerase.backends.base import PermutingBackend, ReweighingBackend
 from fastattnerase.backends.reference import BACKEND as REFERENCE
 from fastattnerase.ops.own_rankings import own_scores
 from fastattnerase.problem import (
@@ -134,10 +134,11 @@ def _pooled_prefixes_fake(*args: Any) -> Tensor:
 def _reweigh(*args: Any) -> Tensor:
     values, offsets, head_weight, head_bias, weights, backend, validate = args
     problem = ReweighedProblem(values, offsets, head_weight, head_bias, weights, validate)
-    choose(backend, problem.values.device.type)  # refuses one that cannot run here
-    _log("reweigh", REFERENCE.name, problem, "weights", "head_weight")
+    chosen = choose(backend, problem.values.device.type)
+    worker = cast(ReweighingBackend, chosen if hasattr(chosen, "reweigh") else REFERENCE)
+    _log("reweigh", worker.name, problem, "weights", "head_weight")
     logits = _reweigh_fake(*args)
-    REFERENCE.reweigh(problem, logits)  # the one that has it
+    worker.reweigh(problem, logits)
     return logits
 
 

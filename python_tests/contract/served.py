@@ -27,6 +27,7 @@ from fastattnerase.backends.addresses import (
     permute_fields,
     pooled_fields,
     readable,
+    reweigh_fields,
     sweep_fields,
 )
 from fastattnerase.problem import (
@@ -35,6 +36,7 @@ from fastattnerase.problem import (
     PermutedProblem,
     PooledProblem,
     Problem,
+    ReweighedProblem,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,6 +161,13 @@ class ServedBackend:
         values = readable(problem.values)
         fields = permute_fields(problem, values, out, torch.get_num_threads())
         self._ask("permute", fields, [values, *_tensors(problem)], list(vars(out).values()))
+
+    def reweigh(self, problem: ReweighedProblem, logits: Tensor) -> None:
+        """Fill `logits` [R, B, C] with those of other weights."""
+        values = readable(problem.values)
+        fields = reweigh_fields(problem, values, logits, torch.get_num_threads())
+        read = [values, problem.offsets, problem.weights, problem.head_weight, problem.head_bias]
+        self._ask("reweigh", fields, read, [logits])
 
     def pooled_prefixes(self, problem: PooledProblem, pooled: Tensor) -> None:
         """Fill `pooled` [M, H, D] with the renormalised averages over the survivors."""

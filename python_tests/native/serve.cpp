@@ -1,10 +1,10 @@
-// Runs sweeps, permutations and pooled prefixes that another process describes on standard input,
-// one after another: how the tests reach variants that Python's module does not hold, those of
-// another processor (under an emulator) and those that only tests use.
+// Runs sweeps, permutations, other weights and pooled prefixes that another process describes on
+// standard input, one after another: how the tests reach variants that Python's module does not
+// hold, those of another processor (under an emulator) and those that only tests use.
 // python_tests/native/served.py writes and reads the other end.
 //
 // A request is text, then memory:
-//   OPERATOR VARIANT \n            sweep, permute or pooled
+//   OPERATOR VARIANT \n            sweep, permute, reweigh or pooled
 //   NAME COUNT NUMBER … \n         a field of its parameters (params.h), lists in one line
 //   memory COUNT \n                then, a line a region, ADDRESS BYTES WRITTEN
 //   the regions' bytes
@@ -176,6 +176,19 @@ fae::cpu::Error permute(Request& q) {
   return fae::cpu::permute(p);
 }
 
+fae::cpu::Error reweigh(Request& q) {
+  fae::ReweighParams p{};
+  fill_items(q, p.items);
+  fill_head(q, p.items);
+  p.R = q.number("R");
+  p.row_stride = q.number("row_stride");
+  p.logits = q.address<void>("logits");
+  p.items.workspace_bytes = fae::cpu::reweigh_workspace_bytes(p);
+  std::vector<char> workspace(static_cast<std::size_t>(p.items.workspace_bytes));
+  p.items.workspace = workspace.data();
+  return fae::cpu::reweigh(p);
+}
+
 fae::cpu::Error pool(Request& q) {
   fae::PooledParams p{};
   fill_items(q, p);
@@ -214,6 +227,7 @@ int main() {
     if (fae::cpu::select_variant(q.variant)) {
       const fae::cpu::Error e = q.op == "sweep"     ? sweep(q)
                                 : q.op == "permute" ? permute(q)
+                                : q.op == "reweigh" ? reweigh(q)
                                                     : pool(q);
       check_guards(q);
       std::printf("%d %" PRId64 " %" PRId64 " %" PRId64 " %a\n", static_cast<int>(e.fault),

@@ -1,6 +1,6 @@
-// A native test for the sanitizers: sweeps, permutations and pooled prefixes of a ragged batch on
-// several threads, from several callers at once, must equal what one thread computes, bit for bit,
-// in every variant.
+// A native test for the sanitizers: sweeps, permutations, other weights and pooled prefixes of a
+// ragged batch on several threads, from several callers at once, must equal what one thread
+// computes, bit for bit, in every variant.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -147,6 +147,26 @@ std::vector<std::int64_t> permute(const Batch& b, std::int32_t threads) {
   return results;
 }
 
+// The logits of five rows of weights.
+std::vector<float> reweigh(const Batch& b, std::int32_t threads) {
+  fae::ReweighParams q{};
+  q.items = items_of(b, threads);
+  q.items.is_scores = 0;
+  q.R = 5;
+  q.row_stride = 1;  // rows overlap, as those of a view may
+  std::vector<float> weights(b.scores.size() + 4);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 7);
+  q.items.attention = weights.data();
+  std::vector<float> logits(static_cast<std::size_t>(q.R * b.B() * b.C));
+  q.logits = logits.data();
+  q.items.workspace_bytes = fae::cpu::reweigh_workspace_bytes(q);
+  std::vector<char> workspace(static_cast<std::size_t>(q.items.workspace_bytes));
+  q.items.workspace = workspace.data();
+  const fae::cpu::Error error = fae::cpu::reweigh(q);
+  if (error.fault != fae::cpu::Fault::kNone) logits.clear();
+  return logits;
+}
+
 std::vector<float> pool(const Batch& b, std::int32_t threads) {
   fae::PooledParams p{};
   p.B = b.B();
@@ -200,6 +220,10 @@ void check(const Batch& b, const std::string& what) {
   for (const std::int32_t threads : {2, 4}) {
     expect(permute(b, threads) == permuted, what + ": threads that permute");
   }
+  const std::vector<float> weighed = reweigh(b, 1), by_three = reweigh(b, 3);
+  expect(!weighed.empty() && weighed.size() == by_three.size() &&
+             std::memcmp(weighed.data(), by_three.data(), weighed.size() * sizeof(float)) == 0,
+         what + ": reweigh");
   const std::vector<float> one = pool(b, 1);
   const std::vector<float> four = pool(b, 4);
   expect(std::memcmp(one.data(), four.data(), one.size() * sizeof(float)) == 0, what + ": pooled");

@@ -31,6 +31,7 @@ class Call:
         self.status = torch.full((B,), 77)
         self.tvd = torch.full((2, B), 77.0)
         self.flips = torch.full((B,), 77)
+        self.logits = torch.full((2, B, C), 77.0)
         self.workspace = torch.empty(1 << 20, dtype=torch.uint8)
 
     def sweep(self) -> dict[str, Any]:
@@ -81,6 +82,13 @@ class Call:
             "flips": self.flips.data_ptr(),
         }
 
+    def reweigh(self) -> dict[str, Any]:
+        left_out = {"P", "label", "probabilities", "status", "tvd", "flips"}
+        return {
+            **{name: value for name, value in self.permute().items() if name not in left_out},
+            **{"R": 2, "row_stride": 0, "logits": self.logits.data_ptr()},
+        }
+
     def pooled(self, pooled: torch.Tensor) -> dict[str, Any]:
         fields = self.sweep()
         shared = (
@@ -95,12 +103,14 @@ class Call:
         }
 
 
-ENTRIES = ("cpu_sweep", "cpu_permute", "cpu_pooled_prefixes")
+ENTRIES = ("cpu_sweep", "cpu_permute", "cpu_reweigh", "cpu_pooled_prefixes")
 
 
 def arguments(entry: str, call: Call, pooled: torch.Tensor) -> dict[str, Any]:
     if "permute" in entry:
         return call.permute()
+    if "reweigh" in entry:
+        return call.reweigh()
     return call.pooled(pooled) if "pooled" in entry else call.sweep()
 
 
@@ -166,7 +176,8 @@ def test_null_inputs_are_named(entry: str, pooled: torch.Tensor) -> None:
     call = Call()
     fields = arguments(entry, call, pooled)
     needed = {"values", "offsets", "attention", "head_weight", "head_bias", "ids", "orders", "keys"}
-    for name in (needed | {"order", "pooled"}) & fields.keys():
+    needed |= {"order", "pooled"} | ({"logits"} if entry == "cpu_reweigh" else set())
+    for name in needed & fields.keys():
         if name == "order" and "pooled" not in entry:
             continue  # there it is a result
         null = [0] if isinstance(fields[name], list) else 0
@@ -236,6 +247,26 @@ def test_permuted_weights_of_wrong_offsets_are_invalid() -> None:
     assert (call.flips == -1).all()
     assert call.tvd.isnan().all()
     assert call.probabilities.isnan().all()
+
+
+def test_other_weights_are_averaged_row_by_row() -> None:
+    call = Call()
+    weights = torch.tensor([[1.0, 3.0, 0.0, 1.0, 1.0], [0.0, 0.0, 2.0, 0.0, 0.0]])
+    fields = {**call.reweigh(), "attention": weights.data_ptr(), "row_stride": T}
+    assert _C.cpu_reweigh(**fields) == 0
+    own = call.values[:, 0] @ call.weight[:, 0].T  # [T, C]
+    want = [[own[0] / 4 + own[1] * 3 / 4, (own[3] + own[4]) / 2], [torch.zeros(C), own[2]]]
+    torch.testing.assert_close(call.logits, torch.stack([torch.stack(row) for row in want]))
+    weights[1, 4] = -2
+    with pytest.raises(ValueError, match=r"^weights: given -2\.0 at .* 2 of instance 1 in row 1"):
+        _C.cpu_reweigh(**fields)
+    assert _C.cpu_reweigh(**{**fields, "validate": 0}) == 0
+    assert call.logits.isnan().all(2).tolist() == [[False, False], [False, True]]
+    call.offsets.copy_(torch.tensor([0, 6, 5]))
+    with pytest.raises(ValueError, match=r"^offsets: "):
+        _C.cpu_reweigh(**fields)
+    _C.cpu_reweigh(**{**fields, "validate": 0})
+    assert call.logits.isnan().all()
 
 
 def test_pooled_points_outside_the_curve_are_named(pooled: torch.Tensor) -> None:

@@ -54,7 +54,9 @@ def results(problem: fae.AttentionBatch, target: str) -> dict[str, Tensor]:
     assert run.single is not None
     assert run.minimal is not None
     moved = fae.permute(problem, 20, backend=name)
-    found = {"curve mass": run.prefixes.curves["mass"], "single flip": run.single.flip_label}
+    rows = torch.stack([problem.weights, keys.abs()])
+    found = {"reweighed": fae.reweigh(problem, rows, backend=name)}
+    found |= {"curve mass": run.prefixes.curves["mass"], "single flip": run.single.flip_label}
     found |= {"permuted: label": moved.label, "permuted: flips": moved.flips}
     for key in ("label", "first_flip", "flip_label", "removed_mass"):
         found[f"without curves: {key}"] = getattr(without, key)

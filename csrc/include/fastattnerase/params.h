@@ -154,6 +154,14 @@ struct PermuteParams {
   std::int64_t* flips;  // [B] permutations with another decision
 };
 
+// The logits of R rows of other weights of every instance's items, for a linear head.
+struct ReweighParams {
+  SweepParams items;  // without rankings and outputs; their weights are those of the first row
+  std::int64_t R;
+  std::int64_t row_stride;  // elements from one row of weights to the next
+  void* logits;             // [R, B, C], float64 where values are, else float32
+};
+
 // Pooled vectors of consecutive points of one ranking, for heads that are any callable:
 // pooled[m] = sum over the survivors of the renormalised weight times the value.
 struct PooledParams {
