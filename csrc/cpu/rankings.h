@@ -3,11 +3,13 @@
 //   gradient               g_i = p_y sum_{c != y} p_c (s_{i,y} - s_{i,c})
 //   product                a_i g_i
 //   renormalized_gradient  a_i (g_i - mean of g over the others, weighted by a)
-//   greedy                 at each step the item whose erasure leaves the smallest margin
+//   greedy                 at each step the item whose erasure leaves the smallest margin; of more
+//                          than kLongGreedy items on hulls (exact/greedy.cpp)
 //
 // Keys are float64 and rank descending, NaN first, ties by position.
 #pragma once
 
+#include "cpu/exact/exact.h"
 #include "cpu/excluded.h"
 #include "cpu/scan.h"
 
@@ -21,7 +23,18 @@ struct Work {
   double* tail;          // [3, n]
   Judging judging;
   Excluded excluded;
+  double* margins;  // [n + 1, C - 1] of a long greedy order, the biases' last
+  char* hulls;
 };
+
+// Longer instances are ordered greedily on hulls, in less than quadratic time.
+constexpr std::int64_t kLongGreedy = 1024;
+
+inline bool greedy_on_hulls(const SweepParams& p, std::int64_t n) {
+  bool wanted = false;
+  for (std::int64_t r = 0; r < p.R; ++r) wanted = wanted || p.rankings[r] == kGreedy;
+  return wanted && p.H == 1 && p.C > 1 && n > kLongGreedy;
+}
 
 inline Work lay_out_work(const SweepParams& p, std::int64_t n, Arena& arena) {
   Work w{};
@@ -34,6 +47,9 @@ inline Work lay_out_work(const SweepParams& p, std::int64_t n, Arena& arena) {
   w.tail = arena.take<double>(3 * n);
   w.judging = lay_out_judging(p, arena);
   w.excluded = lay_out_excluded(p, n, arena);
+  const bool hulls = greedy_on_hulls(p, n);
+  w.margins = arena.take<double>(hulls ? (n + 1) * (p.C - 1) : 0);
+  w.hulls = arena.take<char>(hulls ? greedy_items_bytes(n, p.C - 1) : 0);
   return w;
 }
 
@@ -169,9 +185,27 @@ inline void order_by(const double* keys, std::int64_t n, SortBuffers sort, std::
   memcpy(order, sort.positions[0], n * sizeof *order);
 }
 
+// Greedy removal on hulls, where all sums are of margins as they stand.
+inline void long_greedy_order(const SweepParams& p, const Instance& I, Work& w) {
+  double* to = w.margins;
+  for (std::int64_t i = 0; i <= I.n; ++i) {
+    const double* s = I.rows + i * p.C;
+    for (std::int64_t c = 0; c < p.C; ++c) {
+      if (c == I.label) continue;
+      const double bias = I.bias[I.label] - I.bias[c];
+      *to++ = i == I.n ? bias : (s[I.label] + I.bias[I.label]) - (s[c] + I.bias[c]);
+    }
+  }
+  greedy_items(I.a, w.margins, to - (p.C - 1), I.n, p.C - 1, w.order, w.hulls);
+}
+
 inline void greedy_order(const SweepParams& p, const Instance& I, Work& w) {
   by_position(I.n, w.order);
   if (I.label < 0) return;
+  if (greedy_on_hulls(p, I.n) && !I.underflow) {
+    long_greedy_order(p, I, w);
+    return;
+  }
   const StateShape shape = state_shape(p, I);
   // w.sort.positions[0] holds the items that are left, in position order.
   std::uint32_t* left = w.sort.positions[0];

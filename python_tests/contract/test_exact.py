@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import fastattnerase as fae
+from contract import runners
 from contract.subsets import KINDS, Small, batch_of, decided, draw
 from fastattnerase.ops import exact_library
 from fastattnerase.reference.greedy import leads
@@ -234,6 +235,26 @@ def test_long_greedy_orders_agree_with_the_reference(classes: int) -> None:
         least = leads(weights[rest], own[rest], own.new_zeros(classes - 1)).amin(1)
         assert float(least[left.index(item)]) <= float(least.min()) + 1e-9
         left.remove(item)
+
+
+def test_the_ranking_greedy_of_long_instances(cpu_variant: str) -> None:
+    """More than 1,024 items: on hulls too, in every variant, whatever else is in the batch."""
+    rng = torch.Generator().manual_seed(8)
+    lengths = [1_100, 40, 1_500]
+    scores = [torch.randn(n, generator=rng) for n in lengths]
+    batch = fae.AttentionBatch.from_list(
+        [torch.randn(n, 6, generator=rng) for n in lengths], scores=scores,
+        head_weight=torch.randn(3, 6, generator=rng), head_bias=torch.tensor([0.1, 0.0, -0.1]),
+    )  # fmt: skip
+    runner = runners.load(f"cpu-{cpu_variant}", False)
+    found = fae.rank(batch, "greedy", backend=runner.name)
+    order = fae.greedy_order(batch)
+    for b, n in enumerate(lengths):
+        own = slice(int(batch.offsets[b]), int(batch.offsets[b + 1]))
+        sure = int(order.certain[b])
+        assert torch.equal(found[own][:sure], order.order[own][:sure])
+        assert torch.equal(found[own].sort().values, torch.arange(n))
+        assert torch.equal(found[own], fae.rank(batch[b], "greedy", backend=runner.name))
 
 
 def test_equal_items_go_by_position() -> None:

@@ -96,4 +96,9 @@ void sufficient(const SufficientParams& p);
 std::int64_t greedy_workspace_bytes(const GreedyParams& p);
 void greedy(const GreedyParams& p);
 
+// The ranking greedy of one instance within a sweep; `memory` is aligned to 64 bytes.
+std::int64_t greedy_items_bytes(std::int64_t n, std::int64_t K);
+void greedy_items(const double* weights, const double* margins, const double* empty, std::int64_t n,
+                  std::int64_t K, std::uint32_t* order, char* memory);
+
 }  // namespace fae::cpu

@@ -17,11 +17,12 @@
 namespace fae::cpu {
 namespace {
 
+constexpr std::int64_t kLeastBlock = 16;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::int64_t block_of(std::int64_t n) {
   const double root = std::sqrt(static_cast<double>(n));
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(2 * root), 16, 1024);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(2 * root), kLeastBlock, 1024);
 }
 
 struct Memory {
@@ -38,7 +39,7 @@ struct Memory {
 };
 
 Memory lay_out(const GreedyParams& p, std::int64_t n, Scratch& scratch) {
-  const std::int64_t blocks = n / block_of(n) + 1;
+  const std::int64_t blocks = n / kLeastBlock + 1;  // never less for a longer instance
   Memory w{};
   w.by_weight = scratch.take<std::int64_t>(n);
   w.place = scratch.take<std::int64_t>(n);
@@ -53,15 +54,10 @@ Memory lay_out(const GreedyParams& p, std::int64_t n, Scratch& scratch) {
   return w;
 }
 
-// Instances of different lengths need different blocks: the most that any of them takes.
 std::int64_t bytes_of(const GreedyParams& p) {
-  std::int64_t bytes = 0;
-  for (std::int64_t b = 0; b < p.B; ++b) {
-    Scratch scratch(nullptr);
-    lay_out(p, p.offsets[b + 1] - p.offsets[b], scratch);
-    bytes = std::max(bytes, scratch.used());
-  }
-  return bytes;
+  Scratch scratch(nullptr);
+  lay_out(p, longest_instance(p), scratch);
+  return scratch.used();
 }
 
 // The place of an item and the margin that its erasure leaves.
@@ -303,6 +299,35 @@ void greedy_instance(const GreedyParams& p, std::int64_t b, char* memory) {
 
 std::int64_t greedy_workspace_bytes(const GreedyParams& p) {
   return threads_of(p) * bytes_of(p) + kLine;
+}
+
+std::int64_t greedy_items_bytes(std::int64_t n, std::int64_t K) {
+  GreedyParams p{};
+  p.K = K;
+  Scratch scratch(nullptr);
+  lay_out(p, n, scratch);
+  return scratch.used();
+}
+
+void greedy_items(const double* weights, const double* margins, const double* empty, std::int64_t n,
+                  std::int64_t K, std::uint32_t* order, char* memory) {
+  const std::int64_t offsets[] = {0, n};
+  GreedyParams p{};
+  p.B = 1;
+  p.T = n;
+  p.K = K;
+  p.offsets = offsets;
+  p.weights = weights;
+  p.margins = margins;
+  p.empty = empty;
+  Scratch scratch(memory);
+  const Memory w = lay_out(p, n, scratch);
+  Greedy greedy(p, 0, w);
+  for (std::int64_t step = 0; step < n; ++step) {
+    const Candidate best = greedy.best();
+    order[step] = static_cast<std::uint32_t>(greedy.item(best.place));
+    greedy.remove(best);
+  }
 }
 
 void greedy(const GreedyParams& p) {
