@@ -103,6 +103,9 @@ def test_equals_loops_over_numbers(
             error_of(words, taken, output), rel=1e-6, abs=1e-12
         )
         assert (float(found.delta[b]) < 1e-10) == (delta == 1)
+        assert float(found.details["magnitude"][b]) == pytest.approx(
+            abs(words).sum() + sum(map(abs, taken.values())), rel=1e-8
+        )
 
 
 @pytest.mark.parametrize(("kind", "head", "more"), HEADS)
@@ -208,8 +211,10 @@ def test_conserved_through_200_steps(encoder: str, epsilon: float, kind: str) ->
     named = {f"sink_words_{s}_{way}" for s in states for way in ("ahead", "back")}
     if kind == "sequence":
         named |= {"sink_words_start_marker", "sink_words_end_marker"}
-    assert set(found.details) == named | {"output"}
+    assert set(found.details) == named | {"output", "magnitude"}
     assert all(float(found.details[name].abs().max()) > 0 for name in named)
+    held = saliency.attribute(model, dataset_of([[200]]), "lrp", epsilon=0.1)
+    assert float(held.details["magnitude"][0]) < float(found.details["magnitude"][0])
     lost = saliency.attribute(model, dataset_of([[200]]), "lrp", epsilon=epsilon, delta=0)
     assert lost.delta is not None
     assert float(lost.delta[0]) > 1e-4

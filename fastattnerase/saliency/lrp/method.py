@@ -32,6 +32,11 @@ def score(
     output, and `Attribution.delta` has the error of that, `|Σ R − f_c| / max(|f_c|, Σ|R|)`, NaN of
     a text without words.
 
+    The detail `magnitude` is `Σ|R|` of words and sinks. Relevance of both signs grows where a
+    cell's two parts nearly cancel, step after step: through hundreds of recurrent steps `magnitude`
+    may be many orders of magnitude above the output. It is conserved then, but says little: a
+    larger `epsilon`, such as 0.01, holds it.
+
     Args:
         context: a classifier of this package; its output is the logit or the margin.
         dataset: the documents.
@@ -67,7 +72,9 @@ def score(
                     f"epsilon: given 0, needed more for instance {place} (id {document.id}), where "
                     "a unit is exactly 0 and has relevance to pass on"
                 )
-            yield Scored(scores[b], classes[b], error, {"output": outputs[b]} | taken)
+            magnitude = _sum_of_sizes([*scores[b].tolist(), *taken.values()])
+            numbers = {"output": outputs[b], "magnitude": magnitude}
+            yield Scored(scores[b], classes[b], error, numbers | taken)
 
 
 def conservation_error(scores: torch.Tensor, sinks: dict[str, float], output: float) -> float:
@@ -90,8 +97,12 @@ def conservation_error(scores: torch.Tensor, sinks: dict[str, float], output: fl
     if not len(scores):
         return math.nan
     parts = [*scores.tolist(), *sinks.values()]
-    largest = max(abs(output), math.fsum(map(abs, parts)))
+    largest = max(abs(output), _sum_of_sizes(parts))
     return abs(math.fsum(parts) - output) / largest if largest else 0.0
+
+
+def _sum_of_sizes(parts: list[float]) -> float:
+    return math.fsum(map(abs, parts))
 
 
 def bytes_of_word(model: nn.Module) -> int:
