@@ -257,6 +257,17 @@ def test_the_ranking_greedy_of_long_instances(cpu_variant: str) -> None:
         assert torch.equal(found[own], fae.rank(batch[b], "greedy", backend=runner.name))
 
 
+def test_items_far_lighter_than_others_keep_their_turn() -> None:
+    # Without item 0, -0.4 + 1e-4: without 2 -0.4, without 3 as before, without 1 -0.3.
+    batch = fae.AttentionBatch(
+        torch.tensor([[2.0], [-0.4], [-0.3], [1.0]]).double(), torch.tensor([0, 4]),
+        weights=torch.tensor([1.0, 1e-19, 1e-22, 1e-92]).double(),
+        head_weight=torch.eye(1).double(),
+    )  # fmt: skip
+    for backend in BACKENDS:
+        assert fae.greedy_order(batch, backend=backend).order.tolist() == [0, 2, 3, 1]
+
+
 def test_equal_items_go_by_position() -> None:
     batch = fae.AttentionBatch(
         torch.eye(2)[[0, 1, 0, 1, 0]].double(), torch.tensor([0, 5]),

@@ -244,7 +244,10 @@ class Greedy {
       std::int64_t low = 0, high = last;
       while (low < high) {
         const std::int64_t middle = (low + high) / 2;
-        if (left(middle + 1) < left(middle)) {
+        const std::int64_t x = hull[middle], y = hull[middle + 1];
+        // Not by values, of which those of light items are all alike.
+        const double edge = (t[y] - t[x]) * (Z - w_.a[y]);
+        if (edge > (N - t[y]) * (w_.a[y] - w_.a[x])) {
           low = middle + 1;
         } else {
           high = middle;
