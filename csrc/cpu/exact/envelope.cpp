@@ -94,19 +94,36 @@ Value value_beyond(const Memory& w, const double* a, std::int64_t n, std::int64_
   for (std::int64_t i = 0; i < n; ++i) w.keys[i] = a[i] * ((w.m[i] - bound.own) - bound.more);
   const double least = nth_largest(w, n, s);
   // Items of the set keep their weight in w.some, others have none.
-  std::int64_t taken = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const bool own = w.keys[i] > least;
+  constexpr std::int64_t kTogether = 8;
+  double counts[kTogether] = {}, tops[kTogether] = {};
+  std::int64_t j = 0;
+  for (; j + kTogether <= n; j += kTogether) {
+    for (std::int64_t l = 0; l < kTogether; ++l) {
+      const double own = w.keys[j + l] > least ? 1.0 : 0.0;
+      const double weight = own * a[j + l];
+      counts[l] += own;
+      tops[l] = weight > tops[l] ? weight : tops[l];
+      w.some[j + l] = weight;
+    }
+  }
+  double heaviest = 0, count = 0;
+  for (std::int64_t l = 0; l < kTogether; ++l) {
+    heaviest = std::max(heaviest, tops[l]);
+    count += counts[l];
+  }
+  std::int64_t taken = static_cast<std::int64_t>(count);
+  for (; j < n; ++j) {
+    const bool own = w.keys[j] > least;
     taken += own;
-    w.some[i] = own ? a[i] : 0.0;
+    w.some[j] = own ? a[j] : 0.0;
+    heaviest = std::max(heaviest, w.some[j]);
   }
   for (std::int64_t i = 0; i < n && taken < s; ++i) {
     if (w.keys[i] != least) continue;
     ++taken;
     w.some[i] = a[i];
+    heaviest = std::max(heaviest, a[i]);
   }
-  double heaviest = 0;
-  for (std::int64_t i = 0; i < n; ++i) heaviest = w.some[i] > heaviest ? w.some[i] : heaviest;
   Value value;
   if (heaviest == 0) return value;
   std::int64_t at = 0;
@@ -138,7 +155,8 @@ void bound_output(const EnvelopeParams& p, std::int64_t b, std::int64_t k, doubl
   const double* a = p.weights + first;
   const double empty = sign * p.empty[b * p.K + k];
   std::int64_t massless = 0;
-  Value bound;
+  Value bound, last, before;  // the best so far, and the answers of two points
+  std::int64_t kept_last = 0, kept_before = 0;
   bound.own = std::numeric_limits<double>::infinity();
   for (std::int64_t i = 0; i < n; ++i) {
     w.m[i] = sign * p.outputs[(first + i) * p.K + k];
@@ -154,11 +172,24 @@ void bound_output(const EnvelopeParams& p, std::int64_t b, std::int64_t k, doubl
       to[at * p.K + k] = sign * empty;
       continue;
     }
+    // The first selection is at what the points before suggest; any set's output is a bound.
+    if (before.mass && kept_before > kept_last) {
+      const double share =
+          static_cast<double>(kept_last - s) / static_cast<double>(kept_before - kept_last);
+      Value guess = bound;
+      guess.more += share * ((bound.own - before.own) + (bound.more - before.more));
+      const Value next = value_beyond(w, a, n, s, guess);
+      if (next.mass && (next.own - bound.own) + next.more > bound.more) bound = next;
+    }
     for (int round = 0; round < kRounds; ++round) {
       const Value next = value_beyond(w, a, n, s, bound);
       if (!next.mass || !((next.own - bound.own) + next.more > bound.more)) break;
       bound = next;
     }
+    before = last;
+    last = bound;
+    kept_before = kept_last;
+    kept_last = s;
     // A set of items without weight is as good as none.
     to[at * p.K + k] = sign * (s <= massless ? std::max(bound.sum(), empty) : bound.sum());
   }
