@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fastattnerase.data.dataset import Dataset
+from fastattnerase.saliency.batches import derivative_bytes_of_word
 from fastattnerase.saliency.context import MethodContext, Scored
 from fastattnerase.saliency.derivatives import derivatives
 from fastattnerase.saliency.registry import Method
@@ -23,4 +24,5 @@ METHOD = Method(
     doc="‖∂f_c / ∂x_i‖₂",
     source="Li et al. 2016a",
     score=score,
+    bytes_of_word=derivative_bytes_of_word,
 )

@@ -8,6 +8,7 @@ import torch
 
 from fastattnerase.data.dataset import Dataset
 from fastattnerase.saliency import captum_forms
+from fastattnerase.saliency.batches import derivative_bytes_of_word
 from fastattnerase.saliency.context import MethodContext, Scored
 from fastattnerase.saliency.derivatives import derivatives
 from fastattnerase.saliency.registry import Method
@@ -52,4 +53,5 @@ METHOD = Method(
     doc="∂f_c / ∂x_i · x_i",
     source="Denil et al. 2015",
     score=score,
+    bytes_of_word=derivative_bytes_of_word,
 )

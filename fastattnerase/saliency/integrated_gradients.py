@@ -14,6 +14,7 @@ from fastattnerase.data.vocabulary import Vocabulary
 from fastattnerase.models.base import AttentionClassifier
 from fastattnerase.models.errors import ModelError
 from fastattnerase.saliency import captum_forms
+from fastattnerase.saliency.batches import derivative_bytes_of_word
 from fastattnerase.saliency.context import MethodContext, Scored
 from fastattnerase.saliency.derivatives import gradient_of
 from fastattnerase.saliency.embedded import Embedded, embedded
@@ -180,5 +181,6 @@ METHOD = Method(
     doc="(x_i − b_i) · ∫₀¹ ∂f_c / ∂x_i (b + t (x − b)) dt",
     source="Sundararajan et al. 2017",
     score=score,
+    bytes_of_word=derivative_bytes_of_word,
     has_delta=True,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -75,25 +74,31 @@ def _variants(dataset: Dataset) -> Iterator[tuple[tuple[int, int], Document]]:
     for place, document in enumerate(dataset):
         n = len(document)
         yield (place, n), document
+        ids, tokens = document.token_ids, document.tokens
         sentences = np.repeat(
             np.arange(len(document.sentence_lengths)), document.sentence_lengths
         )  # [n]
-        for word in range(n):
-            lengths = document.sentence_lengths.copy()
-            lengths[sentences[word]] -= 1
-            kept = lengths > 0  # no sentence is empty
+        for word, sentence in enumerate(sentences.tolist()):
+            lengths, texts = document.sentence_lengths.copy(), document.sentences
+            lengths[sentence] -= 1
+            if lengths[sentence] == 0:  # no sentence is empty
+                lengths = np.delete(lengths, sentence)
+                texts = texts[:sentence] + texts[sentence + 1 :]
             yield (
                 (place, n - 1 - word),
-                replace(
-                    document,
-                    token_ids=np.delete(document.token_ids, word),
-                    sentence_lengths=lengths[kept],
-                    tokens=document.tokens[:word] + document.tokens[word + 1 :],
+                Document(
+                    document.id,
+                    document.label,
+                    np.concatenate([ids[:word], ids[word + 1 :]]),
+                    lengths,
+                    tokens[:word] + tokens[word + 1 :],
+                    texts,
+                    document.query_ids,
+                    document.query_tokens,
+                    document.answers,
                     spans=None,  # whose places would be other ones
-                    sentences=[text for text, keep in zip(document.sentences, kept, strict=True)
-                               if keep],
                 ),
-            )  # fmt: skip
+            )
 
 
 METHOD = Method(
