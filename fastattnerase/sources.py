@@ -105,10 +105,10 @@ class ModelSource:
         digest = blake2b(digest_size=16)
         for tensor in self.model.state_dict().values():
             digest.update(tensor.cpu().contiguous().numpy().tobytes())
-        for document in self.dataset:
-            digest.update(document.token_ids.tobytes() + document.sentence_lengths.tobytes())
-            digest.update(f"|{document.id}|{document.label}|".encode())
-            if document.query_ids is not None:
+        queries = iter(self.dataset if self.dataset.has_queries else ())
+        for own, label, tokens, lengths in self.dataset.numbered():
+            digest.update(tokens.tobytes() + lengths.tobytes() + f"|{own}|{label}|".encode())
+            if (document := next(queries, None)) is not None and document.query_ids is not None:
                 digest.update(document.query_ids.tobytes())
                 digest.update(repr(document.answers).encode())
         items = "words" if self.flat else "sentences"

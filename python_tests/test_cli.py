@@ -28,6 +28,7 @@ import fastattnerase.data
 from fastattnerase import _C
 from fastattnerase.cli.console import counted, one_line_errors, out
 from fastattnerase.data import DataConfig
+from fastattnerase.data.kept import KEPT
 from fastattnerase.data.word2vec import Word2VecConfig
 from fastattnerase.models import ModelConfig, TrainConfig
 from fastattnerase.runs.rundir import PartialTables
@@ -508,6 +509,35 @@ def test_ctrl_c_ends_with_one_line(
     result = invoke("erase", "--model", trained / "flan", "--out", tmp_path / "run", code=130)
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("stopped: interrupted; what is finished is kept")
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_going_on_reads_no_texts(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    data = write(tmp_path / "more.csv", [*reviews(), ("", "happy")])
+    erase = ("erase", "--model", trained / "flan", "--resamples", 5)
+    erase = erase if own else (*erase, "--data", data)
+    invoke(*erase, "--out", tmp_path / "whole")
+    run = tmp_path / "run"
+    with monkeypatch.context() as stopped:
+        stopped.setattr(experiment, "measure", interrupted)
+        invoke(*erase, "--out", run, code=130)
+    assert (run / KEPT).is_file()
+    with monkeypatch.context() as unread:
+        unread.setattr(fastattnerase.data, "tokenise", interrupted)
+        gone_on = invoke(*erase, "--out", run)
+    assert ("1 row left out: empty text" in gone_on.stdout) is not own
+    assert not (run / KEPT).exists()
+    for name in ("run.json", "result.json"):
+        ours, whole = (json.loads((tmp_path / x / name).read_text()) for x in ("run", "whole"))
+        assert ours == whole
+    # A finished run is shown again, and nothing is kept of its texts.
+    invoke(*erase, "--out", run)
+    assert not (run / KEPT).exists()
 
 
 @pytest.mark.usefixtures("undrawn_figures")

@@ -12,7 +12,7 @@ import typer
 
 from fastattnerase.cli.console import Stages, out
 from fastattnerase.cli.erase import erase_and_print
-from fastattnerase.cli.inputs import OPENING, Device, Seed, choose_device, model_source
+from fastattnerase.cli.inputs import OPENING, Device, Input, Seed, choose_device, model_source
 from fastattnerase.cli.options import command
 from fastattnerase.cli.report import write_report
 from fastattnerase.cli.train import train_and_save
@@ -49,10 +49,9 @@ def demo(
             )
             train_and_save(demo_config(), model, training, folder, device, name)
             stages = Stages(OPENING | COSTS)
-            source, _ = model_source(folder, None, None, None, None, False, device, stages)
-            results.append(
-                erase_and_print(source, Config(seed=seed), folder / "erase", name, stages)
-            )
+            run = folder / "erase"
+            source, _ = model_source(Input(model=folder), device, stages, run)
+            results.append(erase_and_print(source, Config(seed=seed), run, name, stages))
     page = write_report(results, out_folder / "report", Stages(REPORT_COSTS))
     out.print(f"\nDone in {time.monotonic() - started:.0f} s. Open the report in a browser:")
     out.print(str(page.resolve()), style="bold", soft_wrap=True)

@@ -97,17 +97,33 @@ def documents_of(
     stage: str,
     report: Report,
     rationales: Rationales | None = None,
+    run: Path | None = None,
 ) -> tuple[Dataset, dict[str, Any]]:
     """Encode the documents to erase from, and say where they came from.
 
-    `stage` is what `report` hears of tokenising. With `rationales` the documents have the words
-    that people marked, and `about` says which share of the words is marked in the training texts
-    that have some (`share`, None where none has).
+    `stage` is what `report` hears of tokenising. In the folder `run` they are kept until the run is
+    finished, so that going on with it reads no texts. With `rationales` the documents have the
+    words that people marked, and `about` says which share of the words is marked in the training
+    texts that have some (`share`, None where none has).
     """
     from fastattnerase.data import Dataset, encode, load_corpus, load_examples, tokenise
-    from fastattnerase.runs.rundir import RunError
+    from fastattnerase.data.kept import Kept, identity, keep, read_kept
+    from fastattnerase.runs.lock import alone
+    from fastattnerase.runs.rundir import RESULT, RunError
 
     trained = loaded.data_config
+    if run is not None:
+        known = identity(
+            [data] if data is not None else _files(data_of(loaded, folder)),
+            trained.sentences,
+            vocabulary=loaded.vocabulary.to_dict(),
+            classes=loaded.classes,
+            trained=trained.to_dict(),
+            given=[str(data), text_column, label_column, query_column, unlabelled],
+        )
+        if (kept := read_kept(run, known)) is not None:
+            report(stage, 1, 1)
+            return kept.dataset, kept.about
     if rationales is not None:
         trained = replace(trained, spans_column=rationales.column, spans_unit=rationales.unit)
     about: dict[str, Any]
@@ -180,4 +196,13 @@ def documents_of(
             f"{folder}: {_CHANGED}; its test split had {loaded.metadata['documents']['test']} "
             f"documents and now has {len(dataset)}, or the same number of others"
         )
-    return dataset, about | {"documents": len(dataset), "truncated": dataset.truncated}
+    about |= {"documents": len(dataset), "truncated": dataset.truncated}
+    if run is not None and not (run / RESULT).exists():
+        with alone(run):
+            keep(run, Kept(dataset, about), known)
+    return dataset, about
+
+
+def _files(config: DataConfig) -> list[Path]:
+    """List the files of texts that a configuration names."""
+    return [Path(path) for name in DATA_FILES if (path := getattr(config, name)) is not None]

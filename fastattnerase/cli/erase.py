@@ -60,8 +60,8 @@ def erase(
         stages(LOADING, 0, 1)
         choose_backend(config.backend)
         find_rankings(config.rankings)
-    source, own, folder = open_source(given, device, "erase", stages)
-    result = erase_and_print(source, config, out_folder or folder, name or own, stages)
+    source, own, folder = open_source(given, device, "erase", out_folder, stages)
+    result = erase_and_print(source, config, folder, name or own, stages)
     print_next("report", result.folder)
 
 

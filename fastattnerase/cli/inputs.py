@@ -18,7 +18,7 @@ from fastattnerase.fields import one_of
 from fastattnerase.studies import STUDIES
 
 if TYPE_CHECKING:
-    from fastattnerase.sources import Source
+    from fastattnerase.sources import ModelSource, Source
 
 
 LOADING, READING = "loading", "reading"
@@ -190,7 +190,7 @@ def print_next(command: str, folder: Path) -> None:
 
 
 def open_source(
-    given: Input, device: str, purpose: str, stages: Stages
+    given: Input, device: str, purpose: str, out_folder: Path | None, stages: Stages
 ) -> tuple[Source, str, Path]:
     """Open what an experiment is run on.
 
@@ -198,21 +198,21 @@ def open_source(
         given: The model with its data, or the tensors.
         device: The option --device.
         purpose: Name of the run's folder.
+        out_folder: The run's folder, instead of that of the purpose.
         stages: Shows the stages of `OPENING`.
 
     Returns:
-        The instances, their name in reports, and the folder where results go by default.
+        The instances, their name in reports, and the folder where results go.
     """
+    source: Source
     if given.model is not None:
-        source, name = model_source(
-            given.model, given.data, given.text_column, given.label_column, given.query_column,
-            given.unlabelled, device, stages,
-        )  # fmt: skip
-        folder = purpose if given.data is None else f"{purpose}-{stem(given.data)}"
-        return source, name, given.model / folder
+        named = purpose if given.data is None else f"{purpose}-{stem(given.data)}"
+        folder = out_folder or given.model / named
+        source, name = model_source(given, device, stages, folder)
+        return source, name, folder
     name = stem(given.tensors)
     source = tensor_source(given.tensors, given.tokens, given.classes, device, stages)
-    return source, name, Path("runs") / f"{name}-{purpose}"
+    return source, name, out_folder or Path("runs") / f"{name}-{purpose}"
 
 
 def tensor_source(
@@ -242,17 +242,17 @@ def tensor_source(
     return source
 
 
-def model_source(
-    folder: Path,
-    data: Path | None,
-    text_column: str | None,
-    label_column: str | None,
-    query_column: str | None,
-    unlabelled: bool,
-    device: str,
-    stages: Stages,
-) -> tuple[Source, str]:
-    """Load a model with the documents to apply it to; give its name, too."""
+def model_source(given: Input, device: str, stages: Stages, run: Path) -> tuple[ModelSource, str]:
+    """Load a model with the documents to apply it to; give its name, too.
+
+    Args:
+        given: The model and its data.
+        device: The option --device.
+        stages: Shows the stages of `OPENING`.
+        run: Folder of the run, where encoded documents are kept until it is finished.
+    """
+    folder = given.model
+    assert folder is not None  # what has tensors instead is no model's
     with stages:
         stages(LOADING, 0, 1)
         from fastattnerase.data.queries import LeftOut
@@ -262,8 +262,8 @@ def model_source(
         loaded = load_model(folder, device=choose_device(device))
         stages(LOADING, 1, 1)
         dataset, about = documents_of(
-            loaded, folder, data, text_column, label_column, query_column, unlabelled, READING,
-            stages,
+            loaded, folder, given.data, given.text_column, given.label_column, given.query_column,
+            given.unlabelled, READING, stages, run=run,
         )  # fmt: skip
     dropped = about.get("dropped", LeftOut())
     print_left_out(dropped, dataset.truncated, loaded.data_config.max_tokens, dropped.first)
@@ -281,7 +281,7 @@ def model_source(
         | about,
     )
     name = loaded.metadata.get("name") or folder.name
-    return source, name if data is None else f"{name} applied to {stem(data)}"
+    return source, name if given.data is None else f"{name} applied to {stem(given.data)}"
 
 
 def find_run(folder: Path, lacking: str = "a report of this kind") -> Path:

@@ -62,7 +62,7 @@ def measure(
     with stages:
         stages(LOADING, 0, 1)
         choose_backend(config.backend)
-    source, own, folder = open_source(given, device, "measure", stages)
+    source, own, folder = open_source(given, device, "measure", out_folder, stages)
     with stages:
         untrained = None
         of_model = isinstance(source, ModelSource) and has_parameters(source.model)
@@ -72,7 +72,7 @@ def measure(
         result = mi.run(
             source,
             config,
-            out_folder or folder,
+            folder,
             name=name or own,
             untrained=untrained,
             report=stages,

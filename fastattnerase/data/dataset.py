@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.corpus import Corpus
-from fastattnerase.data.documents import Document, Sizes, StoredDocuments
+from fastattnerase.data.documents import Document, Numbered, PackedDocuments, Sizes
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.examples import Example
 from fastattnerase.data.spans import as_pairs, cut_spans
@@ -30,7 +30,7 @@ class Dataset(Sequence[Document]):
     """Documents, in the order of the examples.
 
     Attributes:
-        documents: the documents, in memory, or `StoredDocuments` on disk.
+        documents: the documents, or `PackedDocuments`, in memory or on disk.
         truncated: how many were cut at `max_tokens`.
         too_long: how many were left out by a length limit.
         spans_cut: how many marked spans lost words, or all, where documents were cut.
@@ -49,7 +49,7 @@ class Dataset(Sequence[Document]):
     @cached_property
     def sizes(self) -> Sizes:
         """The labels and lengths of the documents."""
-        if isinstance(self.documents, StoredDocuments):
+        if isinstance(self.documents, PackedDocuments):
             return self.documents.sizes
         rows = [
             (d.label, len(d), len(d.sentence_lengths), max(d.sentence_lengths.tolist(), default=0))
@@ -67,7 +67,7 @@ class Dataset(Sequence[Document]):
         digest = blake2b(digest_size=16)
         for column in self.sizes:
             digest.update(column.astype("<i8").tobytes())
-        if isinstance(self.documents, StoredDocuments):
+        if isinstance(self.documents, PackedDocuments):
             for part in self.documents.numbers():
                 digest.update(part.astype("<i8").tobytes())
         else:
@@ -79,16 +79,22 @@ class Dataset(Sequence[Document]):
             digest.update(part.astype("<i8").tobytes())
         return digest.hexdigest()
 
+    def numbered(self) -> Iterator[Numbered]:
+        """Go through the documents without texts: id, label, token ids and sentence lengths."""
+        if isinstance(self.documents, PackedDocuments):
+            return self.documents.numbered()
+        return ((d.id, d.label, d.token_ids, d.sentence_lengths) for d in self.documents)
+
     @property
     def has_queries(self) -> bool:
         """Whether the documents have a second text."""
-        if isinstance(self.documents, StoredDocuments):
+        if isinstance(self.documents, PackedDocuments):
             return self.documents.has_queries
         return any(document.query_ids is not None for document in self.documents)
 
     def _query_numbers(self) -> Iterator[npt.NDArray[Any]]:
-        """Stream what belongs to queries, as `StoredDocuments.query_numbers` does."""
-        if isinstance(self.documents, StoredDocuments):
+        """Stream what belongs to queries, as `PackedDocuments.query_numbers` does."""
+        if isinstance(self.documents, PackedDocuments):
             yield from self.documents.query_numbers()
         elif self.has_queries:
             for name in ("query_ids", "answers", "spans"):

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.corpus import Row, find_classes, no_rows, read_rows
 from fastattnerase.data.dataset import Dataset, PreparedCorpus, count_dropped, cut, load_vectors
-from fastattnerase.data.documents import StoredDocuments
+from fastattnerase.data.documents import COLUMNS, StoredDocuments, to_lines
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.examples import NO_LABEL, Example
 from fastattnerase.data.queries import LeftOut
@@ -36,18 +36,6 @@ if TYPE_CHECKING:
 _FORMAT = 1
 _DESCRIPTION = "corpus.json"
 _OPEN_PARTS = 8  # shards in memory: one a round of a quota draw
-_COLUMNS: dict[str, type[np.generic]] = {
-    "ids": np.int64,
-    "labels": np.int64,
-    "token_ids": np.int32,
-    "sentence_lengths": np.int32,
-    "document_ends": np.int64,
-    "sentence_ends": np.int64,
-    "word_text_ends": np.int64,
-    "text_ends": np.int64,
-    "text": np.uint8,
-}
-
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 # Id, sentence lengths, words, sentences, what belongs to it beside, packed (empty without).
@@ -183,11 +171,6 @@ class _Part(NamedTuple):
         return lengths, words, self.texts[begin:end], query
 
 
-def _lines(texts: Sequence[str]) -> bytes:
-    # JSON escapes can name halves of surrogate pairs, which strict UTF-8 refuses.
-    return "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")
-
-
 def _make_part(path: Path, rows: Sequence[Row], config: DataConfig) -> None:
     """Tokenise the texts of a shard and write it."""
     forms: dict[str, int] = {}
@@ -213,7 +196,7 @@ def _write_part(path: Path, part: _Part) -> None:
     arrays: dict[str, Any] = {
         name: getattr(part, name) for name in ("ids", "lengths", "counts", "words")
     }
-    arrays |= {name: np.frombuffer(_lines(x), dtype=np.uint8) for name, x in text.items() if x}
+    arrays |= {name: np.frombuffer(to_lines(x), dtype=np.uint8) for name, x in text.items() if x}
     with open(partial, "wb") as file:
         np.savez(file, **arrays)
         file.flush()
@@ -472,14 +455,14 @@ class _Preparation:
         with contextlib.ExitStack() as stack:
             column = {
                 name: stack.enter_context(_Column(folder / f"{name}.npy", dtype))
-                for name, dtype in (_COLUMNS | beside).items()
+                for name, dtype in (COLUMNS | beside).items()
             }
             queries = QueryWriter(vocabulary, classes, {name: column[name] for name in beside})
             for row, lengths, words, texts, query in documents:
                 kept = cut(lengths, self.config.max_tokens)
                 truncated += sum(kept) < len(words)
                 words, texts = words[: sum(kept)], texts[: len(kept)]
-                lines, sentences = _lines(words), _lines(texts)
+                lines, sentences = to_lines(words), to_lines(texts)
                 ends["document"] += len(words)
                 ends["sentence"] += len(kept)
                 ends["word_text"] = ends["text"] + len(lines)

@@ -10,20 +10,11 @@ import numpy as np
 
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.corpus import Row
+from fastattnerase.data.documents import QUERY_COLUMNS, SPAN_COLUMNS
 from fastattnerase.data.queries import known_answers
 from fastattnerase.data.spans import cut_spans
 from fastattnerase.data.tokens import TokenisedText
 from fastattnerase.data.vocabulary import Vocabulary
-
-_OF_QUERIES: dict[str, type[np.generic]] = {
-    "query_ids": np.int32,
-    "answers": np.int32,
-    "query_ends": np.int64,
-    "answer_ends": np.int64,
-    "query_text_ends": np.int64,
-    "query_text": np.uint8,
-}
-_OF_SPANS: dict[str, type[np.generic]] = {"spans": np.int32, "span_ends": np.int64}
 
 
 class Column(Protocol):
@@ -36,8 +27,8 @@ class Column(Protocol):
 def columns_beside(config: DataConfig) -> dict[str, type[np.generic]]:
     """Name the columns of what a corpus has beside its texts, with their types."""
     if config.query_column is not None:
-        return _OF_QUERIES | _OF_SPANS
-    return _OF_SPANS if config.spans_column is not None else {}
+        return QUERY_COLUMNS | SPAN_COLUMNS
+    return SPAN_COLUMNS if config.spans_column is not None else {}
 
 
 def pack_beside(row: Row, text: TokenisedText) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastattnerase as fae
+from fastattnerase.data.kept import KEPT
 from fastattnerase.mi.config import KIND, RANKING, TABLES, Config
 from fastattnerase.mi.measurement import Measurement, Summary, measure
 from fastattnerase.mi.nulls import repeat_measurement
@@ -144,6 +145,7 @@ def _write(
         getattr(measurement, table).to_parquet(partial_file, index=False, compression="zstd")
         partial_file.replace(file)
     rundir.write_json(folder / rundir.RESULT, to_json(summary))
+    (folder / KEPT).unlink(missing_ok=True)
 
 
 def _batches(source: Source) -> Iterator[fae.AttentionBatch]:

@@ -218,6 +218,18 @@ def _whole(file: Path) -> pa.Table:
         return parquet.read(use_threads=False)
 
 
+def _packed(schema: pa.Schema) -> dict[str, Any]:
+    """Say how tables are compressed: numbers, of which few are alike, without a dictionary.
+
+    Looking for one takes most of the time of writing, and ends in a larger file.
+    """
+    with needs("text"):
+        import pyarrow as pa
+
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    return {"compression": "zstd", "use_dictionary": texts}
+
+
 class PartialTables:
     """Tables of one run that grow part by part, so that an interrupted run goes on.
 
@@ -271,7 +283,7 @@ class PartialTables:
         for name in self.names:
             file = self._file(name, self.count)
             partial = file.with_suffix(".partial")
-            pq.write_table(tables[name], partial, compression="zstd")
+            pq.write_table(tables[name], partial, **_packed(tables[name].schema))
             partial.replace(file)
         self.count += 1
 
@@ -293,7 +305,7 @@ class PartialTables:
         for name in self.names:
             target = self.folder / f"{name}.parquet"
             partial = target.with_suffix(".partial")
-            with pq.ParquetWriter(partial, empty[name], compression="zstd") as writer:
+            with pq.ParquetWriter(partial, empty[name], **_packed(empty[name])) as writer:
                 for part in range(self.count):
                     writer.write_table(self._read(_whole, self._file(name, part)))
                     done += 1

@@ -18,8 +18,9 @@ from fastattnerase.statistics.resampled import (
     Summary,
     between,
 )
+from fastattnerase.statistics.sums import Sums
 
-_CHUNK = 1 << 19  # counts that are drawn at a time
+_CHUNK = 1 << 17  # counts that are drawn at a time: as many as fit the cache while they are counted
 _BLOCK = 1 << 21  # counts that are worked on at a time: as many as make one matrix product fast
 _KEPT = 1 << 27  # counts that are kept for other samples of the same size; more are drawn again
 
@@ -196,14 +197,16 @@ class Bootstrap:
             `[R, V]` for each statistic.
         """
         # What each adds up over the rows, side by side: one product of matrices does it for all.
-        columns = np.concatenate(
-            [np.ones((size, 1)), *(statistic.columns for statistic in wanted)], axis=1
+        columns = Sums(
+            np.concatenate(
+                [np.ones((size, 1)), *(statistic.columns for statistic in wanted)], axis=1
+            )
         )  # [N, 1 + S]
         places = np.cumsum([1, *(statistic.columns.shape[1] for statistic in wanted)])
         found: list[list[Floats]] = [[] for _ in wanted]
         done = 0
         for counts in self._counts(size):
-            sums = counts.astype(np.float64) @ columns  # [C, 1 + S]
+            sums = columns.of(counts)  # [C, 1 + S]
             for number, statistic in enumerate(wanted):
                 own = sums[:, places[number] : places[number + 1]]
                 found[number].append(statistic.resampled(counts, own, sums[:, 0]))

@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 Counts = NDArray[np.unsignedinteger[Any]]
 SUMMARY = ("share", "mean", "q1", "median", "q3")
 _QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
-_DEVIATIONS = 5.5  # in which a quartile is looked for first: one in ten million lies beyond
+_DEVIATIONS = 3.5  # in which a quartile is looked for first: one in two thousand lies beyond
 
 
 class Statistic(Protocol):

@@ -98,14 +98,14 @@ def count_all(folder: Path, later: Later) -> Callable[[str], Callable[[], Counte
         What reads a ranking by its name, and gives what describes it: three samples, and two more
         where smallest sets are known.
     """
-    random, smallest = _by_order(folder, "random", "fraction"), smallest_sets(folder)
+    [random], smallest = _by_order(folder, "random", "fraction"), smallest_sets(folder)
     chosen, sizes = choosable(smallest), np.asarray(smallest, dtype=np.float64)
 
     def read(ranking: str) -> Callable[[], Counted]:
-        fraction = _by_order(folder, ranking, "fraction")  # [N, orders]
+        fraction, gaps = _by_order(folder, ranking, "fraction", "gap")  # [N, orders]
         known = len(smallest) == len(fraction)
         judged = chosen if known else np.zeros(len(fraction), dtype=bool)
-        gap = with_never(_by_order(folder, ranking, "gap")[judged], later.of(judged))
+        gap = with_never(gaps[judged], later.of(judged))
         everything = np.where(np.isnan(fraction), 1.0, fraction).mean(axis=1, keepdims=True)
         means = later.means(everything)
         quartiles = with_never(fraction, later)
@@ -152,10 +152,18 @@ def _skill(ranking: Floats, random: Floats, smallest: Floats, later: Later) -> C
     return lambda: Skills(overall(), undefined, each())
 
 
-def _by_order(folder: Path, ranking: str, column: str) -> Floats:
-    """Read a column by instance and random order, NaN where the decision never changes."""
-    table = read_columns(folder, "multi", ["order", "first_flip", column], ranking)
-    values = table[column].where(table["first_flip"] > 0)
+def _by_order(folder: Path, ranking: str, *columns: str) -> list[Floats]:
+    """Read columns by instance and random order, NaN where the decision never changes."""
+    table = read_columns(folder, "multi", ["order", "first_flip", *columns], ranking)
     orders = 1 if table.empty else int(table["order"].max()) + 1
-    columns = [values[table["order"] == order].to_numpy(np.float64) for order in range(orders)]
-    return np.stack(columns, axis=1)  # [N, orders]
+    by_order = [table[table["order"] == order] for order in range(orders)]
+    return [
+        np.stack(
+            [
+                part[column].where(part["first_flip"] > 0).to_numpy(dtype=np.float64)
+                for part in by_order
+            ],
+            axis=1,
+        )  # [N, orders]
+        for column in columns
+    ]

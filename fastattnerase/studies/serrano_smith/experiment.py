@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fastattnerase.data.kept import KEPT
 from fastattnerase.extras import needs
 from fastattnerase.runs import rundir
 from fastattnerase.runs.lock import alone
@@ -141,6 +142,7 @@ def _write(
     found = aggregate(folder, config, _head(source), shown, partial(report, INTERVALS))
     rundir.write_json(folder / rundir.RESULT, to_json(found))
     tables.discard()
+    (folder / KEPT).unlink(missing_ok=True)
 
 
 def _head(source: Source) -> Head:
