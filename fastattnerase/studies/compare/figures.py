@@ -66,20 +66,12 @@ def figures(work: Compare, agreement: pd.DataFrame) -> Iterator[Drawn]:
     if every or "eraser" in work.options.grids:
         grid = None if every else _SHARES
         drawn = _mean_curves(input_curves(work), lengths, grid, set(work.randoms))
-        yield Drawn(
-            "curves-words",
-            "Words of the input erased and encoded again: mean probability of the explained class "
-            "over the share of the words that is erased, and that is kept.",
-            _draw_curves(drawn, "words"),
+        yield from _curve_figures(
+            drawn, "words", "words", "at the input, the rest is encoded again"
         )
     instances, _ = work.layer_tables()
     drawn = _mean_curves(layer_curves(work), instances["items"].to_numpy(), None, set(work.randoms))
-    yield Drawn(
-        "curves-layer",
-        f"{work.subject.items.capitalize()} erased at the attention layer, nothing encoded again: "
-        "mean probability of the explained class.",
-        _draw_curves(drawn, work.subject.items),
-    )
+    yield from _curve_figures(drawn, "layer", work.subject.items, "at the attention layer")
     for level, own in agreement.groupby("level", sort=False):
         of = "words" if level == WORDS else "items of the attention layer"
         name = "agreement" if level == WORDS else "agreement-layer"
@@ -128,26 +120,37 @@ def _mean_curves(
     return found
 
 
-def _draw_curves(curves: dict[str, tuple[Floats, Floats, Floats]], items: str) -> Figure:
-    """Draw erasing beside keeping."""
+def _curve_figures(
+    curves: dict[str, tuple[Floats, Floats, Floats]], name: str, items: str, where: str
+) -> Iterator[Drawn]:
+    """Draw erasing and keeping, a figure each, so that they stand above each other on a phone."""
+    for place, verb, better in ((1, "erased", "lower"), (2, "kept", "higher")):
+        yield Drawn(
+            f"curves-{name}-{verb}",
+            f"Mean probability of the explained class when the most important {items} are {verb} "
+            f"{where}: {better} is better.",
+            _draw_curves(curves, place, f"{items} {verb}, %"),
+        )
+
+
+def _draw_curves(
+    curves: dict[str, tuple[Floats, Floats, Floats]], place: int, label: str
+) -> Figure:
+    """Draw a mean curve of each ranking."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(9.2, 4.6), layout="constrained")
-        panels = figure.subplots(1, 2, sharey=True)
-        for axes, place, verb in zip(panels, (1, 2), ("erased", "kept"), strict=True):
-            for name, points in curves.items():
-                colour, dash = LOOKS.get(name, _OTHER)
-                marker = "o" if len(points[0]) < 20 else ""
-                axes.plot(
-                    100 * points[0], points[place], dash, color=colour, label=name, marker=marker,
-                    markersize=3, linewidth=1.6,
-                )  # fmt: skip
-            better = "lower is better" if place == 1 else "higher is better"
-            axes.set_title(f"Most important {items} {verb}: {better}")
-            axes.set_xlabel(f"{items} {verb}, %")
-            axes.set_xlim(0, 100)
-        panels[0].set_ylabel("mean probability")
-        handles, labels = panels[0].get_legend_handles_labels()
-        place_legend(figure, handles, labels, "lower", 5)
+        figure = Figure(figsize=(5.2, 4.4), layout="constrained")
+        axes = figure.subplots()
+        for name, points in curves.items():
+            colour, dash = LOOKS.get(name, _OTHER)
+            marker = "o" if len(points[0]) < 20 else ""
+            axes.plot(
+                100 * points[0], points[place], dash, color=colour, label=name, marker=marker,
+                markersize=3, linewidth=1.6,
+            )  # fmt: skip
+        axes.set_xlabel(label)
+        axes.set_xlim(0, 100)
+        axes.set_ylabel("mean probability")
+        place_legend(figure, *axes.get_legend_handles_labels(), "lower", 3)
         return figure
 
 

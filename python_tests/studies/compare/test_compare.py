@@ -179,8 +179,9 @@ def test_the_page(run: Path) -> None:
     assert "u" in page.tags  # marked words
     work = Compare.open(run)
     drawn = list(figures(work, work.summary("agreement")))
-    assert [one.name for one in drawn] == ["curves-words", "curves-layer", "agreement"]
-    assert [faults(one.figure) for one in drawn] == [[], [], []]
+    curves = [f"curves-{of}-{verb}" for of in ("words", "layer") for verb in ("erased", "kept")]
+    assert [one.name for one in drawn] == [*curves, "agreement"]
+    assert [faults(one.figure) for one in drawn] == [[]] * 5
 
 
 def test_report_again(run: Path, tmp_path: Path, undrawn_figures: None) -> None:
