@@ -49,7 +49,7 @@ def build(workspace: Cells, folder: Path) -> Path:
     titles = {name: about.title for name, about in data.items()}
     pages.empty_folders(folder)
     uniform = tables.uniform_table(workspace, families)
-    diagnostic = tables.diagnostic_table(families)
+    diagnostic = tables.diagnostic_table(families, workspace.options.lender)
     adversaries = tables.adversary_table(families)
     curve = tables.curve_table(adversaries)
     found = claims(uniform, diagnostic, adversaries, curve)

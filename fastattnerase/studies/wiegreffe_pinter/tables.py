@@ -174,11 +174,18 @@ def seed_table(workspace: Cells, of: Sequence[Family]) -> pd.DataFrame:
 # --- Table 3: the diagnostic ---------------------------------------------------------------------
 
 
-def diagnostic_table(of: Sequence[Family]) -> pd.DataFrame:
-    """Give the F1 of the MLP under each of the four weightings (Table 3)."""
+def diagnostic_table(of: Sequence[Family], lender: float) -> pd.DataFrame:
+    """Give the F1 of the MLP under each of the four weightings (Table 3).
+
+    Where adversaries of several λ have lent their weights, it is told of the one of λ `lender`, or
+    else of the smallest λ.
+    """
     found = []
     for family in of:
         results = {kind: family.one(kind) for kind in DIAGNOSTIC}
+        for adversary in family.of_kind("mlp_adversary"):
+            if adversary.cell.strength == lender:
+                results["mlp_adversary"] = adversary
         if not any(results.values()):
             continue
         row: dict[str, Any] = dict(family.names)

@@ -155,7 +155,7 @@ def test_statements_are_judged_on_models_that_beat_the_most_frequent_class() -> 
             for pair, mean in means.items()
         ]
     )
-    bins = {"predicted": "all", "median": 0.05, "low": 0.01, "jsd_code": 0.5}
+    bins = {"predicted": "all", "median": 0.05, "jsd_code": 0.5}
     binned = pd.DataFrame(
         [row | bins | {"largest_weight": bin} for row in which for bin in ("all", ".75 to 1")]
     )
@@ -167,9 +167,9 @@ def test_statements_are_judged_on_models_that_beat_the_most_frequent_class() -> 
     assert {claim.verdict for claim in found} == {"agrees"}
     assert found[0].here == "1 of 1; least lead 0.25"
     assert found[1].here == "1 of 1; lead 0.30"
-    worse = binned.assign(low=[0.2, 0.2, 0.01, 0.2, 0.01, 0.01, 0.01, 0.3])
+    worse = binned.assign(median=[0.05, 0.2, 0.01, 0.2, 0.01, 0.01, 0.01, 0.3])
     peaked = claims(models, correlations, worse, binned)[4]
-    assert (peaked.verdict, peaked.here) == ("disagrees", "0 of 3; lower quartile 0.20 to 0.30")
+    assert (peaked.verdict, peaked.here) == ("disagrees", "0 of 3; median difference 0.20 to 0.30")
 
 
 def test_published_numbers_stand_beside_with_their_cells(tables: Tables) -> None:

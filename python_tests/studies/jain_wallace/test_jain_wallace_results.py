@@ -150,3 +150,14 @@ def test_the_page_s_other_numbers() -> None:
     assert f"{number(gradient['mlp'])} against {number(gradient['bilstm'])} on SNLI" in WORDS
     loo = taus("mlp").loc["snli", "attention_loo"]
     assert f"with leave-one-out it has {number(loo)}" in WORDS
+    models = ["dataset", "encoder", "attention", "seed"]
+    heavy = table("permutations").query("predicted == 'all' and largest_weight == '.75 to 1'")
+    unfit = unskilled(table("models"))[models].to_numpy().tolist()
+    heavy = heavy[[row not in unfit for row in heavy[models].to_numpy().tolist()]]
+    assert f"of {len(heavy)} models with documents that have one, none changes" in WORDS
+    assert not (heavy["median"] < 0.1).any()
+    assert f"in {(heavy['low'] < 0.1).sum()} of them a quarter" in WORDS
+    assert f"{(heavy['documents'] < 10).sum()} of them have fewer than 10" in WORDS
+    own = heavy[(heavy["encoder"] == "bilstm") & (heavy["attention"] == "additive")]
+    median = own.set_index("dataset")["median"]
+    assert f"SST's BiLSTM by {number(median['sst'])}, SNLI's by {number(median['snli'])}" in WORDS

@@ -220,7 +220,7 @@ def test_uniform_against_base(finished: WiegreffePinter, family: tables.Family) 
 
 
 def test_the_diagnostic_stands_beside_the_paper(family: tables.Family) -> None:
-    [row] = tables.diagnostic_table([family]).to_dict("records")
+    [row] = tables.diagnostic_table([family], 0.05).to_dict("records")
     assert [row[f"paper_{name}_f1"] for name in ("uniform", "learned", "base", "adversary")] == [
         0.812, 0.817, 0.824, 0.592
     ]  # fmt: skip
@@ -228,6 +228,14 @@ def test_the_diagnostic_stands_beside_the_paper(family: tables.Family) -> None:
     assert lent.divergence is not None
     assert row["lender_jsd"] == lent.divergence.attention_jsd
     assert row["lender_strength"] == 0.05
+    own = replace(BASE, kind="mlp_adversary", strength=0.05, epochs=20)
+    smaller = replace(own, strength=0.01)
+    several = family.results | {smaller: replace(family.results[own], cell=smaller)}
+    for lender, told in ((0.05, 0.05), (0.01, 0.01), (0.7, 0.01)):
+        [row] = tables.diagnostic_table([replace(family, results=several)], lender).to_dict(
+            "records"
+        )
+        assert row["lender_strength"] == told
 
 
 def _judged(**changed: Any) -> dict[str, str]:
