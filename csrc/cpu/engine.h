@@ -1,6 +1,6 @@
 // The CPU engine: one fused sweep over a ragged batch, permuted and other weights, and pooled
-// prefixes for callable heads. All are complete for every input of the engine contract; neither allocates memory
-// that grows with the problem.
+// prefixes for callable heads. All are complete for every input of the engine contract; neither
+// allocates memory that grows with the problem.
 #pragma once
 
 #include <cstdint>
