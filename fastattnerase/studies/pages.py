@@ -19,6 +19,7 @@ with needs("report"):
     from matplotlib.figure import Figure
 
 FEW = 5  # values below which a group is drawn as points
+_MANY = 8  # classes above which they are not named or counted one by one
 _INCH = 115  # CSS pixels of an inch of a figure, where the page is wide enough
 _WIDE = 6.5  # inches from which a figure is not made narrower than this on a phone, but scrolled
 
@@ -92,6 +93,27 @@ def table(
         "rows": rows,
         "csv": page.embedded(folder / "tables" / f"{about.name}.csv"),
     }
+
+
+def by_class(text: str, between: str) -> str:
+    """Write names of classes, or numbers of their documents, as they are; many in short.
+
+    Args:
+        text: the names, or the numbers, which may have commas for thousands.
+        between: what stands between two of them.
+
+    Example:
+        >>> by_class("3,034 / 3,321", " / "), by_class("/".join("123456789"), "/")
+        ('3,034 / 3,321', '45 in all')
+        >>> by_class("/".join("abcdefghi"), "/")
+        '9 classes'
+    """
+    parts = [part.replace(",", "") for part in text.split(between)]
+    if len(parts) <= _MANY:
+        return text
+    if all(part.isdecimal() for part in parts):
+        return f"{sum(map(int, parts)):,} in all"
+    return f"{len(parts)} classes"
 
 
 def options(given: Any, width: str = "that of the word vectors") -> list[tuple[str, str]]:

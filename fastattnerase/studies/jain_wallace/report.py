@@ -125,6 +125,8 @@ def _text(value: Any, column: str, titles: Mapping[str, str]) -> str:
         return f"{value:.1f}" if column == "mean_length" else f"{value:.3f}"
     if column == "dataset":
         return titles.get(str(value), str(value))
+    if column in ("train", "dev", "test"):
+        return pages.by_class(str(value), "/")
     if column in ("pair", "other"):
         return (
             str(value).replace("_loo", " and leave-one-out").replace("_gradient", " and gradient")

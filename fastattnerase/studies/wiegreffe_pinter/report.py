@@ -23,6 +23,7 @@ with needs("report"):
     import pandas as pd
 
 PAGE = "wiegreffe-pinter.html"
+_BY_CLASS = ("classes", "train", "dev", "test")  # columns of Table 1
 
 
 def build(workspace: Cells, folder: Path) -> Path:
@@ -117,6 +118,8 @@ def _shown(
     def text(column: str, value: Any) -> str:
         if column == "dataset":
             return titles.get(str(value), str(value))
+        if column in _BY_CLASS:
+            return pages.by_class(str(value), " / ")
         if isinstance(value, float):
             if pd.isna(value):
                 return "–"
