@@ -93,7 +93,8 @@ def judged(start: str, folder: str) -> str:
 
 def noise(folder: str) -> str:
     """Write the mean weighted tau of the Gumbel models with equal scores."""
-    return f"{pd.read_csv(FOLDER / folder / 'gumbel.csv')['weighted_equal_scores'].mean():.2f}"
+    mean = pd.read_csv(FOLDER / folder / "gumbel.csv")["weighted_equal_scores"].mean()
+    return f"{mean:.2f}".replace("-", "−")
 
 
 def test_the_table_of_the_page_is_that_of_the_files() -> None:
@@ -102,6 +103,9 @@ def test_the_table_of_the_page_is_that_of_the_files() -> None:
 
 def test_the_statements_of_the_page_are_those_of_the_files() -> None:
     assert f"{models()} models on" in WORDS
+    table = measurements()
+    own = table[(table["dataset"] == "snli") & (table["measurement"] == "noise_off")]
+    assert len(own) in (0, 9) or f"Of Gumbel-softmax on SNLI {len(own)} of nine models" in WORDS
     assert f"first rank alone: {shuffled()} weighted taus of the grid" in WORDS
     for name, (least, largest) in weak().items():
         assert f"{TITLES[name]} {least:.2f} to {largest:.2f}".replace(" 0.", " .") in WORDS
