@@ -154,6 +154,13 @@ def _documents(
         of_data = loaded.data_config
         if rationales is None and of_data.spans_column is not None:
             rationales = Rationales(of_data.spans_column, of_data.spans_unit)
+        elif (
+            rationales is not None and rationales.unit == "words" and of_data.sentences != "spaces"
+        ):
+            raise UsageError(
+                "--rationales: given numbers of words for a model that cuts words by rules, needed "
+                "--rationales-unit characters, or a model trained with --sentences spaces"
+            )
         try:
             dataset, about = documents_of(
                 loaded, folder, data, text_column, label_column, query_column, unlabelled, READING,

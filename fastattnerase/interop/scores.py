@@ -102,6 +102,8 @@ def _of_padded(scores: Tensor, mask: Tensor | None, lengths: Tensor | None) -> P
             raise ValueError(
                 f"mask: given {mask.dtype} {shape_of(mask)}, needed bool {shape_of(scores)}"
             )
+        if mask.dtype != torch.bool and bool(((mask != 0) & (mask != 1)).any()):
+            raise ValueError("mask: given others than 0 and 1, needed these")
         keep = mask != 0
     else:
         assert lengths is not None

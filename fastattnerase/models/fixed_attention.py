@@ -14,6 +14,7 @@ from fastattnerase.data.dataset import PreparedCorpus
 from fastattnerase.models.base import AttentionClassifier, AttentionLayer
 from fastattnerase.models.build import build_model
 from fastattnerase.models.config import ModelConfig
+from fastattnerase.models.errors import ModelError
 from fastattnerase.models.mechanisms import Mechanism, document_noise
 from fastattnerase.models.packed import segment_softmax
 from fastattnerase.models.predictions import Predictions
@@ -30,6 +31,13 @@ class _GivenWeights(Mechanism):
         self.table = table
 
     def forward(self, scores: Tensor, lengths: Tensor, keys: Tensor) -> Tensor:
+        for key, n in zip(keys.tolist(), lengths.tolist(), strict=True):
+            known = self.table.get(key)
+            if known is None or len(known) != n:
+                needed = "a document that was given weights"
+                if known is not None:
+                    needed = f"all {len(known):,}, each of which was given its weight"
+                raise ModelError(f"document {key}: given {n:,} words, needed {needed}")
         return torch.cat([self.table[key] for key in keys.tolist()]).to(scores)  # [T]
 
 

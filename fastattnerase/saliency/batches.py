@@ -52,10 +52,10 @@ def words_in(
         The number, at least 1: a document is never cut.
 
     Raises:
-        ModelError: `max_bytes` is not positive.
+        ModelError: `max_bytes` is no whole number, or not positive.
     """
-    if max_bytes < 1:
-        raise ModelError(f"max_bytes: given {max_bytes}, needed at least 1")
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
+        raise ModelError(f"max_bytes: given {max_bytes!r}, needed at least 1, a whole number")
     return max(1, max_bytes // of_word(model))
 
 

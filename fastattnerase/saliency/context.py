@@ -100,15 +100,35 @@ class MethodContext:
         )
 
     def embed(self, batch: DocumentBatch) -> Tensor:
-        """Look up the vectors of a batch's words: `[T, E]`, packed."""
+        """Look up the vectors of a batch's words: `[T, E]`, packed.
+
+        Raises:
+            ModelError: a model of one's own gives something else.
+        """
         words: Tensor = self.given.embed(batch)
+        items = len(batch.token_ids)
+        if not _is_floating(words) or words.ndim != 2 or len(words) != items:
+            raise ModelError(
+                f"model: given {_told(words)} by embed, needed floating numbers [{items}, E], a "
+                "vector a word"
+            )
         return words
 
     def logits(self, embeddings: Tensor, batch: DocumentBatch) -> Tensor:
-        """Compute the logits `[B, C]` from vectors `[T, E]`; of one logit `z` they are `(0, z)`."""
+        """Compute the logits `[B, C]` from vectors `[T, E]`; of one logit `z` they are `(0, z)`.
+
+        Raises:
+            ModelError: a model of one's own gives something else.
+        """
         if isinstance(self.given, AttentionClassifier):
             return self.given.from_embeddings(embeddings, batch).logits
         logits: Tensor = self.given.logits(embeddings, batch)
+        texts = len(batch.document_lengths)
+        if not _is_floating(logits) or logits.ndim not in (1, 2) or len(logits) != texts:
+            raise ModelError(
+                f"model: given {_told(logits)} by logits, needed floating numbers [{texts}, C], a "
+                "row a text"
+            )
         self.one_logit = logits.ndim == 1 or logits.shape[1] == 1
         if self.one_logit:
             z = logits.reshape(-1, 1)  # [B, 1]
@@ -203,6 +223,17 @@ class MethodContext:
                     f"{words * self.bytes_of_word(self.module):,} for instance {place} "
                     f"(id {document.id}, {words:,} words)"
                 )
+
+
+def _is_floating(given: Any) -> bool:
+    return isinstance(given, Tensor) and given.is_floating_point()
+
+
+def _told(given: Any) -> str:
+    """Name what was given: type and shape of a tensor, the type of anything else."""
+    if isinstance(given, Tensor):
+        return f"{given.dtype} {list(given.shape)}"
+    return type(given).__name__
 
 
 def _module_of(model: Any) -> nn.Module:

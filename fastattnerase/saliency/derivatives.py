@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.data.dataset import Dataset, collate
+from fastattnerase.models.errors import ModelError
 from fastattnerase.saliency.context import MethodContext
 
 
@@ -60,8 +61,17 @@ def derivatives(
 
 
 def gradient_of(total: Tensor, words: Tensor) -> Tensor:
-    """Differentiate a sum of outputs by the vectors of words; 0 where no output depends on any."""
-    if not len(words) or not total.requires_grad:
+    """Differentiate a sum of outputs by the vectors of words: `[T, E]`.
+
+    Raises:
+        ModelError: no gradient leads back from the outputs.
+    """
+    if not len(words):
         return torch.zeros_like(words)
+    if not total.requires_grad:
+        raise ModelError(
+            "model: given logits that no gradient leads back from (detached, or without gradients),"
+            " needed logits that are computed from the embeddings"
+        )
     [gradient] = torch.autograd.grad(total, words, materialize_grads=True)
     return gradient

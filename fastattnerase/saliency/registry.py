@@ -62,13 +62,16 @@ class Method:
         """Give all options, as given or by default.
 
         Raises:
-            ModelError: an option that the method does not have.
+            ModelError: an option that the method does not have, or another value than True or False
+                of one that is on or off.
         """
         known = self.options
-        for name in given:
+        for name, value in given.items():
             if name not in known:
                 has = f"one of {', '.join(known)}" if known else "none"
                 raise ModelError(f"options: given {name!r} for {self.name}, needed {has}")
+            if isinstance(known[name], bool) and not isinstance(value, bool):
+                raise ModelError(f"{name}: given {value!r}, needed True or False")
         return known | given
 
     def __call__(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -107,8 +108,13 @@ def context_of(
     """Check what `attribute` is asked for and give it to methods.
 
     Raises:
-        ModelError: an unknown output or target, another number of classes than of documents.
+        ModelError: no data set, an unknown output or target, another number of classes than of
+            documents.
     """
+    if not isinstance(dataset, Dataset):
+        raise ModelError(
+            f"dataset: given {type(dataset).__name__}, needed the Dataset that data.encode gives"
+        )
     if output not in get_args(Output):
         raise ModelError(f"output: given {output!r}, needed one of {', '.join(get_args(Output))}")
     if isinstance(target, str):
@@ -116,12 +122,19 @@ def context_of(
             raise ModelError(
                 f"target: given {target!r}, needed decision, label, a class, or one a document"
             )
-    elif not isinstance(target, int):
+    elif isinstance(target, bool) or not isinstance(target, int):
         if isinstance(target, Tensor) and (target.ndim != 1 or target.is_floating_point()):
             raise ModelError(
                 f"target: given {target.dtype} {list(target.shape)}, needed integers "
                 f"[{len(dataset)}]"
             )
+        if not isinstance(target, (Tensor, Sequence, np.ndarray)) or isinstance(target, bytes):
+            raise ModelError(
+                f"target: given {target!r}, needed decision, label, a class, or one a document"
+            )
+        wrong = [] if isinstance(target, Tensor) else [c for c in target if not _is_class(c)]
+        if wrong:
+            raise ModelError(f"target: given {wrong[0]!r} among the classes, needed whole numbers")
         if len(target) != len(dataset):
             raise ModelError(
                 f"target: given {len(target)} classes, needed {len(dataset)}, one a document"
@@ -130,6 +143,10 @@ def context_of(
     if isinstance(target, int) and known and not 0 <= target < model.num_classes:
         raise ModelError(f"target: given class {target}, needed 0 to {model.num_classes - 1}")
     return MethodContext(model, target, output, max_bytes, of_word)
+
+
+def _is_class(number: Any) -> bool:
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
 
 
 def stream(

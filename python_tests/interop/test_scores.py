@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 
 import pytest
 import torch
 
+from fastattnerase import interop
 from fastattnerase.interop import pack_scores
 
 PADDED = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
@@ -59,3 +61,12 @@ def test_bad_input_gets_one_line() -> None:
             pack_scores(scores, **options)
     with pytest.raises(TypeError, match="scores: given list, needed a tensor"):
         pack_scores([1.0])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="mask: given others than 0 and 1, needed these"):
+        pack_scores(torch.ones(1, 2), mask=torch.tensor([[1, 2]]))
+
+
+def test_forms_of_other_libraries_are_found_by_their_names() -> None:
+    assert interop.captum is import_module("fastattnerase.interop.captum")
+    assert interop.quantus is import_module("fastattnerase.interop.quantus")
+    with pytest.raises(AttributeError, match="has no attribute 'lime'"):
+        _ = interop.lime

@@ -400,6 +400,40 @@ def test_another_model_is_scored(method: str) -> None:
         assert float(pro.scores[2]) == pytest.approx(wanted, abs=1e-6)
 
 
+class Wrong(Other):
+    """A model that gives something else than it must."""
+
+    def __init__(self, **wrong: Any) -> None:
+        super().__init__(2)
+        self.wrong = wrong
+
+    def embed(self, batch: DocumentBatch) -> Tensor:
+        change = self.wrong.get("embed", lambda words: words)
+        return change(super().embed(batch))  # type: ignore[no-any-return]
+
+    def logits(self, embeddings: Tensor, batch: DocumentBatch) -> Tensor:
+        change = self.wrong.get("logits", lambda logits: logits)
+        return change(super().logits(embeddings, batch))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"embed": lambda x: x[:3]}, r"given torch.float32 \[3, 5\] by embed, needed .*\[16, E\]"),
+        ({"embed": lambda x: x[:, 0]}, r"given torch.float32 \[16\] by embed, needed floating"),
+        ({"embed": lambda x: x.long()}, r"given torch.int64 \[16, 5\] by embed, needed floating"),
+        ({"logits": lambda x: x.sum()}, r"given torch.float32 \[\] by logits, needed .*\[5, C\]"),
+        ({"logits": lambda x: x[0]}, r"given torch.float32 \[2\] by logits, needed .*\[5, C\]"),
+        ({"logits": lambda x: x.tolist()}, r"given list by logits, needed floating numbers \[5, C"),
+        ({"logits": lambda x: x.detach()}, "given logits that no gradient leads back from"),
+    ],
+)
+def test_another_model_gives_something_else(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=f"^model: {message}") as caught:
+        saliency.attribute(Wrong(**wrong), dataset_of(LENGTHS), "gradient_norm")
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("method", LAYER)
 def test_another_model_has_no_attention_layer(method: str) -> None:
     with pytest.raises(ModelError, match=f"given Other, needed a classifier.*{method}"):
@@ -439,7 +473,8 @@ def test_a_text_that_is_not_finite_is_marked() -> None:
 def call(**changed: Any) -> NDArray[np.float64]:
     arguments: dict[str, Any] = {"method": "occlusion", "target": "decision", "output": "logit"}
     model = changed.pop("model", None) or model_of(*MODELS[0])
-    found = saliency.attribute(model, dataset_of(LENGTHS), **(arguments | changed))
+    dataset = changed.pop("dataset", None) or dataset_of(LENGTHS)
+    found = saliency.attribute(model, dataset, **(arguments | changed))
     return found.scores.numpy()
 
 
@@ -456,6 +491,14 @@ def call(**changed: Any) -> NDArray[np.float64]:
         ({"target": [0, 1]}, "target: given 2 classes, needed 5, one a document"),
         ({"target": torch.zeros(5)}, r"target: given torch.float32 \[5\], needed integers \[5\]"),
         ({"target": [0, 1, 0, 2, 0]}, r"given class 2 for instance 3 \(id 3\), needed 0 to 1"),
+        ({"target": 1.5}, "target: given 1.5, needed decision, label, a class"),
+        ({"target": True}, "target: given True, needed decision, label, a class"),
+        ({"target": [0, 1, 0, 1.0, 0]}, "target: given 1.0 among the classes, needed whole"),
+        ({"target": list("abcde")}, "target: given 'a' among the classes, needed whole"),
+        ({"dataset": "a text"}, "dataset: given str, needed the Dataset that data.encode gives"),
+        ({"captum": "no"}, "captum: given 'no', needed True or False"),
+        ({"max_bytes": "64 MiB"}, "max_bytes: given '64 MiB', needed at least 1, a whole number"),
+        ({"method": "lrp", "epsilon": "0.1"}, "epsilon: given '0.1', needed a finite number"),
         ({"output": "odds"}, "output: given 'odds', needed one of logit, probability, margin"),
         ({"max_bytes": 0}, "max_bytes: given 0, needed at least 1"),
         ({"max_bytes": 1600}, r"max_bytes: given 1,600, needed at least 2,800 for instance 0 \("),

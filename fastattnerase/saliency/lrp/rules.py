@@ -31,10 +31,10 @@ def checked_rule(epsilon: float, delta: int) -> Rule:
     Raises:
         ModelError: `epsilon` is negative or not finite, `delta` is neither 0 nor 1.
     """
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise ModelError(f"epsilon: given {epsilon}, needed a finite number, 0 or more")
+    if not (isinstance(epsilon, (int, float)) and math.isfinite(epsilon) and epsilon >= 0):
+        raise ModelError(f"epsilon: given {epsilon!r}, needed a finite number, 0 or more")
     if delta not in (0, 1):
-        raise ModelError(f"delta: given {delta}, needed 0 or 1")
+        raise ModelError(f"delta: given {delta!r}, needed 0 or 1")
     return Rule(float(epsilon), int(delta))
 
 

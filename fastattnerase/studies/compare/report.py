@@ -43,6 +43,7 @@ _NOTES = {
     LAYER: "Nothing is encoded again: the attention layer averages what is left.",
     HUMAN: "How well a method finds the words by which people explained the label of a text.",
 }
+_GROWN = 1000
 _FLIPS = (
     "A decision that never flips counts as all erased, in the share erased at the first flip; it "
     "has no value where items are divided by the smallest set."
@@ -129,7 +130,26 @@ def premises(work: Compare) -> list[str]:
             f"Of the marked spans {work.subject.spans_cut:,} lost words where documents were cut, "
             f"and {work.subject.spans_unfit:,} do not fit the words."
         )
-    return told
+    return told + _grown_relevance(work)
+
+
+def _grown_relevance(work: Compare) -> list[str]:
+    """Say where relevance of both signs grew on its way through LRP and only its sum is left.
+
+    Stated where `Σ|R|` of the words is above `_GROWN` in at least 5 % of the documents: an output
+    of 10 is a probability of 1 already.
+    """
+    if "lrp" not in work.methods:
+        return []
+    sizes = np.array([np.abs(scores).sum() for scores in work.scores("lrp")])  # [N]
+    share = float((sizes > _GROWN).mean())
+    if share < 0.05:
+        return []
+    return [
+        f"LRP's relevance of words adds up without signs to more than {_GROWN:,} in {share:.0%} of "
+        f"the documents (median {np.median(sizes):.1e}, at most {sizes.max():.1e}), far above any "
+        "output: both signs grew layer by layer and cancel, so that LRP's numbers say little here."
+    ]
 
 
 def check_table(work: Compare) -> pd.DataFrame:

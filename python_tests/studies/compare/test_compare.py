@@ -7,12 +7,14 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from command_line import invoke, one_line
+from numpy.typing import NDArray
 from report.html_page import Page
 from report.layout import faults
 from studies.compare.kill_compare import kill_and_compare
@@ -23,6 +25,7 @@ from fastattnerase.data.documents import Document
 from fastattnerase.models import AttentionClassifier, load_model
 from fastattnerase.studies.compare.figures import figures
 from fastattnerase.studies.compare.options import LAYER, RANDOM, WORDS
+from fastattnerase.studies.compare.report import _grown_relevance
 from fastattnerase.studies.compare.summary import HUMAN
 from fastattnerase.studies.compare.units import Compare
 
@@ -272,6 +275,32 @@ def test_a_column_of_rationales_with_none(tmp_path: Path) -> None:
     model = saved(tmp_path / "model", reviews(tmp_path / "data", rationales=False))
     given = ("--model", model, "--rationales", "why", "--out", tmp_path / "out")
     assert "in which no word of 6 documents is marked" in one_line("compare", *given)
+
+
+def test_numbers_of_words_need_a_model_of_such_words(tmp_path: Path) -> None:
+    model = saved(tmp_path / "model", replace(reviews(tmp_path / "data"), sentences="rules"))
+    given = ("--model", model, "--rationales", "why", "--out", tmp_path / "out")
+    wanted = "--rationales: given numbers of words for a model that cuts words by rules, needed"
+    assert wanted in one_line("compare", *given)
+
+
+def test_the_page_says_where_relevance_has_grown() -> None:
+    """Above 1,000 in 5 % of the documents, without signs: 20 documents, one of 600 and −600."""
+
+    class Scored:
+        methods = ("lrp",)
+        grown = 600.0
+
+        def scores(self, method: str) -> list[NDArray[np.float64]]:
+            return [np.array([self.grown, -self.grown])] + [np.array([1.0, -2.0])] * 19
+
+    work: Any = Scored()
+    [told] = _grown_relevance(work)
+    assert "more than 1,000 in 5% of the documents (median 3.0e+00, at most 1.2e+03)" in told
+    work.grown = 500.0  # 1,000 is not above it
+    assert _grown_relevance(work) == []
+    work.methods, work.grown = ("attention",), 600.0
+    assert _grown_relevance(work) == []
 
 
 def test_rationales_outside_the_text(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ from wen_study import treebank
 from fastattnerase.data import Dataset, PreparedCorpus, collate
 from fastattnerase.data.documents import Document
 from fastattnerase.data.presets import read_prepared, write_preset
-from fastattnerase.models import AttentionClassifier, TrainConfig, build_model, train
+from fastattnerase.models import AttentionClassifier, ModelError, TrainConfig, build_model, train
 from fastattnerase.models.adversary import adversary_objective
 from fastattnerase.models.fixed_attention import fixed_attention, given_attention, random_weights
 from fastattnerase.models.predictions import Predictions
 from fastattnerase.models.wen import jain_wallace_model
+from fastattnerase.saliency import attribute
 from fastattnerase.statistics.divergence import divergence
 from fastattnerase.studies.wen.models import fixed_representation
 
@@ -204,3 +205,17 @@ def test_given_weights_are_the_lender_s_to_the_bit_whatever_the_batch(
             for part in (shuffled, shuffled[3:7], shuffled[:1]):
                 assert torch.equal(borrowed(part), torch.cat([lent[d.id] for d in part]))
         train(model, prepared.train, prepared.dev, TRAINING, tmp_path / str(turn), device="cpu")
+
+
+def test_given_weights_are_of_whole_texts(
+    prepared: PreparedCorpus, base: AttentionClassifier
+) -> None:
+    """Not of a text without one of its words, nor of another text."""
+    model = fixed_attention("trained", CONFIG, prepared, base)
+    one = next(document for document in prepared.test if len(document) > 1)
+    n = len(one)
+    wanted = f"document {one.id}: given {n - 1} words, needed all {n}, each of which was given"
+    with pytest.raises(ModelError, match=wanted):
+        attribute(model, replace(prepared.test, documents=[one]), "omission")
+    with pytest.raises(ModelError, match=f"document -1: given {n} words, needed a document that"):
+        model(collate([replace(one, id=-1)]))
