@@ -420,11 +420,10 @@ def test_a_backend_that_cannot_be_imported_says_why(monkeypatch):
 def test_the_log_names_operator_backend_and_shapes(caplog):
     with caplog.at_level(logging.DEBUG, logger="fastattnerase"):
         fae.erase_each(batch_of(), backend="reference")
-        fae.reweigh(batch_of(), torch.ones(2, 9))
+        fae.reweigh(batch_of(), torch.ones(2, 9), backend="reference")
     assert caplog.messages == [
         "sweep on reference (cpu): values torch.float32 [9, 1, 4], attention torch.float32 [9, 1], "
         "head_weight torch.float32 [3, 1, 4]",
-        # Whichever backend is named, the reference has it.
         "reweigh on reference (cpu): values torch.float32 [9, 1, 4], weights torch.float32 "
         "[2, 9, 1], head_weight torch.float32 [3, 1, 4]",
     ]

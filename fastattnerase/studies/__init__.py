@@ -2,7 +2,8 @@
 
 A study is a folder here: `options.py` (what may be varied), `units.py` (the steps and how each is
 done), `tables.py`, `report.py`, templates, and whatever else it needs. Nothing is imported until
-it is asked for, so that `--help` answers soon.
+it is asked for, so that `--help` answers soon. `compare`, which reproduces no paper but is asked of
+any model, is a folder here and a command of its own; what several share are the modules beside.
 """
 
 from __future__ import annotations

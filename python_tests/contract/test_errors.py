@@ -99,9 +99,10 @@ def test_B52_B100_devices_are_named() -> None:
         fae.erase_prefixes(batch(), order)
 
 
-def test_one_class_warns() -> None:
+def test_one_class_warns_where_it_is_asked_for_flips() -> None:
+    one_output = batch(head_weight=torch.ones(1, 4), head_bias=None)
     with pytest.warns(UserWarning, match="binary_head"):
-        batch(head_weight=torch.ones(1, 4), head_bias=None)
+        fae.sweep(one_output, ["attention"])
 
 
 @pytest.mark.parametrize(

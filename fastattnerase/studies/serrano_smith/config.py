@@ -57,8 +57,8 @@ class Config:
             over all items but the top one, the paper's stated requirement. `uniform`: over all
             items. `legacy`: over the positions from the second on, as the published code does.
         rankings: Further rankings for the multi-weight test, with commas between: `greedy`,
-            `leave_one_out`, `leave_one_out_drop` or `renormalized_gradient`, or `module:name` for a
-            function of a module.
+            `leave_one_out`, `leave_one_out_drop`, `renormalized_gradient` or `shapley`, or
+            `module:name` for a function of a module.
         items: Whether the run gets the table `items` too, a row for each item of each instance: its
             place and text, attention, scores, what erasing it alone does, whether it is in the
             smallest set, and its rank in every ranking.

@@ -29,12 +29,13 @@ STYLES = {
     "product": (0, (7, 1.5, 1, 1.5)),
     "minimal": "solid",
 }
-# Other rankings, in turn: Okabe and Ito's other colours, and as many as are registered.
+# Other rankings, in turn: Okabe and Ito's other colours and two more, as many as are registered.
 _OWN = (
     ("#cc79a7", "dashed"),
     ("#d55e00", "dashdot"),
     ("#56b4e9", "dotted"),
     ("#6a3d9a", (0, (3, 1, 1, 1, 1, 1))),
+    ("#8c564b", (0, (7, 1, 1, 1, 1, 1))),
 )
 
 
