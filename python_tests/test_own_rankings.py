@@ -10,6 +10,7 @@ from contract.harness import Runner
 import fastattnerase as fae
 from fastattnerase import rankings
 from fastattnerase.rankings import RANKINGS, register_ranking, resolve
+from fastattnerase.rankings.base import RankingError
 
 LENGTHS = [5, 0, 9, 1]
 OFFSETS = [0, *itertools.accumulate(LENGTHS)]
@@ -458,3 +459,25 @@ def test_a_function_may_use_autograd():
     for context in (torch.no_grad, torch.enable_grad, torch.inference_mode):
         with context():
             assert torch.equal(fae.rank(batch, "slope"), expected)
+
+
+def test_padded_scores_and_a_column_too_many_are_told_how_to_be_taken():
+    mask = torch.tensor([[1, 1, 0], [1, 0, 1]])
+    scores = torch.tensor([[3.0, 1.0, 9.0], [2.0, 9.0, 4.0]])
+    batch = fae.AttentionBatch.from_padded(
+        torch.ones(2, 3, 2), mask=mask, scores=scores, head=torch.nn.Linear(2, 2)
+    )
+    with pytest.raises(ValueError, match=r"given a tensor of shape \[2, 3\], needed \[4\], one fo"):
+        fae.rank(batch, scores)
+    with pytest.raises(ValueError, match=r"those that the mask keeps, scores\[mask\.bool\(\)\]$"):
+        fae.rank(batch, scores)
+    assert fae.rank(batch, scores[mask.bool()]).flatten().tolist() == [0, 1, 1, 0]
+    with pytest.raises(ValueError, match=r"needed \[4\], one for each item$"):
+        fae.rank(batch, torch.ones(3))
+
+    register_ranking("column_of_weights", lambda instance: instance.attention[:, :1])
+    try:
+        with pytest.raises(RankingError, match=r"given \[2, 1\].*\.squeeze\(1\) makes it"):
+            fae.rank(batch, "column_of_weights")
+    finally:
+        del RANKINGS["column_of_weights"]

@@ -40,7 +40,7 @@ def report(
         typer.Option(
             "--figures",
             help="Draw the paper's figures for the page, too, and write all figures as PNG and SVG "
-            "files; takes nearly three times as long.",
+            "files; takes two to three times as long.",
         ),
     ] = False,
     pdf: Annotated[

@@ -56,6 +56,7 @@ def keys_of(ranking: Ranking, instance: Instance, b: int, seed: int, validate: b
     if given.shape != (n,):
         raise RankingError(
             f"{name}: given {list(given.shape)} for instance {b}, needed [{n}], one for each item"
+            f"{'; .squeeze(1) makes it so' if given.shape == (n, 1) else ''}"
         )
     given = given.detach().to(keys.device)
     if given.is_floating_point():

@@ -82,6 +82,13 @@ def plan_rankings(
     return plan
 
 
+def _way_to_pack(batch: AttentionBatch, ranking: Tensor) -> str:
+    """Say how padded scores [B, N] are packed, where a ranking looks like them; else nothing."""
+    if ranking.ndim != 2 or ranking.shape[0] != len(batch):
+        return ""
+    return "; of padded scores those that the mask keeps, scores[mask.bool()]"
+
+
 def _plan_tensor(plan: Plan, batch: AttentionBatch, ranking: Tensor) -> None:
     """Add a row for an order or for ranking scores."""
     if not isinstance(ranking, Tensor):
@@ -90,7 +97,7 @@ def _plan_tensor(plan: Plan, batch: AttentionBatch, ranking: Tensor) -> None:
     if ranking.ndim != 1 or ranking.shape[0] != batch.num_items:
         raise ValueError(
             f"rankings: given a tensor of shape {list(ranking.shape)}, needed [{batch.num_items}], "
-            "one for each item"
+            f"one for each item{_way_to_pack(batch, ranking)}"
         )
     if ranking.device != batch.device:
         raise ValueError(
