@@ -84,8 +84,16 @@ def untrained(smoke: bool) -> AttentionClassifier:
 
 
 def a_word_at_a_time(model: AttentionClassifier, dataset: Dataset) -> torch.Tensor:
-    """What a user would write: `z_c(x) − z_c(x without word i)`, one forward pass each."""
+    """What a user would write: `z_c(x) − z_c(x without word i)`, one forward pass each.
+
+    Of a model with one logit z, whose logits are (0, z), class 0 has the output −z.
+    """
     scores = []
+    one_logit = model.config.head == "sigmoid"
+
+    def output(logits: torch.Tensor, target: int) -> float:
+        return float(logits[target] - (logits[1 - target] if one_logit else 0))
+
     with evaluating(model):
         for document in dataset:
             whole = model(collate([document])).logits[0]
@@ -99,7 +107,7 @@ def a_word_at_a_time(model: AttentionClassifier, dataset: Dataset) -> torch.Tens
                     sentence_lengths=np.array([len(tokens)] if tokens else [], dtype=np.int64),
                 )
                 without = model(collate([shorter])).logits[0]
-                scores.append(float(whole[target] - without[target]))
+                scores.append(output(whole, target) - output(without, target))
     return torch.tensor(scores, dtype=torch.float64)
 
 
