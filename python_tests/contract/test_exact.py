@@ -167,7 +167,8 @@ def greedy_of(one: Small) -> tuple[list[int], int, int, bool]:
         least = [out[subset(np.array([j for j in left if j != i]))].min() for i in left]
         at = int(np.argmin(least))
         others = np.delete(least, at)
-        if len(others) and others.min() - least[at] < 1e-5:
+        # The engine's band of near-ties grows with the logits.
+        if len(others) and others.min() - least[at] < 1e-5 * (1 + np.abs(one.logits).max()):
             near = min(near, len(order))
         order.append(left.pop(at))
         lead = out[subset(np.array(left))]
