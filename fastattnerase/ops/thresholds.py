@@ -35,7 +35,8 @@ class ThresholdCrossing(_Record):
             is not finite.
         threshold: [B], float64: as given.
         crossed: [B], bool: whether the output is past the threshold before anything is erased.
-        status: [B], int64: bits of `Status`; near-ties are judged on output − threshold.
+        status: [B], int64: bits of `Status`; near-ties are judged on output − threshold. Where two
+            classes tie for the decision, rounding says whose margin is meant, and no bit says so.
         first_crossing: [R, B], int64: with direction "erase" the smallest k whose erasure takes
             the output past the threshold, 0 where it is there already; with "keep" the smallest
             k >= 1 whose top k items alone leave it on the side where it is; -1 for never.
