@@ -35,8 +35,8 @@ class ThresholdCrossing(_Record):
             is not finite.
         threshold: [B], float64: as given.
         crossed: [B], bool: whether the output is past the threshold before anything is erased.
-        status: [B], int64: bits of `Status`; near-ties are judged on output − threshold. Where two
-            classes tie for the decision, rounding says whose margin is meant, and no bit says so.
+        status: [B], int64: bits of `Status`; near-ties are judged on output − threshold, and on
+            the original decision, whose margin or probability it is.
         first_crossing: [R, B], int64: with direction "erase" the smallest k whose erasure takes
             the output past the threshold, 0 where it is there already; with "keep" the smallest
             k >= 1 whose top k items alone leave it on the side where it is; -1 for never.
@@ -188,9 +188,10 @@ def cross_threshold(
         raise ValueError(f"threshold: given {threshold}, needed above 0 and below 1")
     given, t = t, t.logit() if of == "probability" else t
     plan = plan_rankings(batch, rankings, random_orders)
-    label = run(
+    decision = run(
         batch, plan_rankings(batch, (), 1), 0, seed, False, backend, validate, DEFAULT_MAX_BYTES
-    ).label  # [B]
+    )
+    label = decision.label  # [B]
     found = _nothing(batch, tuple(plan.names), label, given, curves, minimal)
     for side in _sides(batch, label, t, crossing, rival):
         part = sweep(
@@ -207,6 +208,9 @@ def cross_threshold(
             validate=validate,
         )
         _write(found, side, part, direction == "keep")
+    if of != "output":
+        # Rounding says which of two tied classes is meant, so that nothing about it is certain.
+        found.status |= decision.status
     if of == "probability":
         found.output = found.output.sigmoid()
         found.curve = None if found.curve is None else found.curve.sigmoid()

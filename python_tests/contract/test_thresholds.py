@@ -59,6 +59,8 @@ def judge(
     one: Small, found: fae.ThresholdCrossing, b: int, form: tuple[Any, ...], t: float
 ) -> None:
     of, crossing, _, rival = form
+    if not decided(found.status, b):
+        return
     if rival == one.label:
         assert int(found.size[b]) == int(found.first_crossing[0, b]) == -1
         assert not bool(found.crossed[b])
@@ -66,8 +68,6 @@ def judge(
     out, is_past = output_of(one, of, rival), past(one, of, crossing, rival, t)
     positive = int((one.weights > 0).sum())
     np.testing.assert_allclose(float(found.output[b]), out[-1], 1e-9, 1e-9)
-    if not decided(found.status, b):
-        return
     if not positive:  # nothing moves
         assert int(found.size[b]) == int(found.first_crossing[0, b]) == (0 if is_past[-1] else -1)
         return
