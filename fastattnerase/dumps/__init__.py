@@ -1,0 +1,1 @@
+"""Attention layers written to disk: folders of safetensors shards with a manifest."""
