@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fastattnerase.extras import needs
@@ -56,22 +56,7 @@ def tables(
         >>> sorted(tables([]))[:3]
         ['contingency', 'exclusions', 'findings']
     """
-    rows: dict[str, list[dict[str, Any]]] = {
-        "models": [],
-        "multi_weight": [],
-        "single_weight": [],
-        "contingency": [],
-        "pairs": [],
-        "exclusions": [],
-    }
-    for result in (*results, *of_seeds):
-        name = {"model": result.run.name, "seed": " ".join(map(str, result.seeds))}
-        rows["models"].append(name | _model(result))
-        rows["multi_weight"] += [name | row for row in _multi(result)]
-        rows["single_weight"] += [name | row for row in _single(result)]
-        rows["contingency"] += [name | row for row in _contingency(result)]
-        rows["pairs"] += [name | row for row in _pairs(result)]
-        rows["exclusions"] += [name | row for row in _exclusions(result)]
+    rows = number_tables((*results, *of_seeds))
     checked = [
         finding._replace(corpus=finding.corpus or UNKNOWN)._asdict()
         for finding in (findings(arrange(results)) if found is None else found)
@@ -81,6 +66,38 @@ def tables(
     }
     joined = [row for result in results for row in _over_seeds(result)]
     return made | ({"seeds": pd.DataFrame(joined)} if joined else {})
+
+
+def number_tables(
+    results: Sequence[Result],
+    halves: Callable[[Result, str], tuple[float | None, float | None]] = over_half,
+) -> dict[str, list[dict[str, Any]]]:
+    """Make the rows of the tables of `tables` that hold numbers of one run each.
+
+    Args:
+        results: finished runs.
+        halves: what gives the shares over half of a run's ranking.
+
+    Returns:
+        By name of the table.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {
+        "models": [],
+        "multi_weight": [],
+        "single_weight": [],
+        "contingency": [],
+        "pairs": [],
+        "exclusions": [],
+    }
+    for result in results:
+        name = {"model": result.run.name, "seed": " ".join(map(str, result.seeds))}
+        rows["models"].append(name | _model(result))
+        rows["multi_weight"] += [name | row for row in _multi(result, halves)]
+        rows["single_weight"] += [name | row for row in _single(result)]
+        rows["contingency"] += [name | row for row in _contingency(result)]
+        rows["pairs"] += [name | row for row in _pairs(result)]
+        rows["exclusions"] += [name | row for row in _exclusions(result)]
+    return rows
 
 
 def _over_seeds(result: Result) -> Iterator[dict[str, Any]]:
@@ -133,7 +150,9 @@ def _model(result: Result) -> dict[str, Any]:
     }
 
 
-def _multi(result: Result) -> Iterator[dict[str, Any]]:
+def _multi(
+    result: Result, halves: Callable[[Result, str], tuple[float | None, float | None]]
+) -> Iterator[dict[str, Any]]:
     for record in result.multi.values():
         columns = ("ranking", "orders", "instances")
         row: dict[str, Any] = {name: getattr(record, name) for name in columns}
@@ -149,7 +168,7 @@ def _multi(result: Result) -> Iterator[dict[str, Any]]:
         row |= _spread("mass", record.mass)
         row |= _spread("gap", record.gap)
         row |= _spread("common_fraction", record.common)
-        row["over_half"], row["all_over_half"] = over_half(result, record.ranking)
+        row["over_half"], row["all_over_half"] = halves(result, record.ranking)
         if record.ranking == "attention":
             row |= _skew(result)
         yield row

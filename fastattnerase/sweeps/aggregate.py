@@ -1,0 +1,206 @@
+"""From the parts of a sweep to what `erase` says of a run: its records, and tables as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastattnerase.extras import needs
+from fastattnerase.runs import rundir
+from fastattnerase.runs.records import read_record, to_json
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.studies.serrano_smith.aggregates import aggregate
+from fastattnerase.studies.serrano_smith.config import FORMAT, KIND, Config
+from fastattnerase.studies.serrano_smith.instance_tables import SCHEMAS
+from fastattnerase.studies.serrano_smith.paper_claims import over_half
+from fastattnerase.studies.serrano_smith.result import Aggregates, Head, Result, Run, load
+from fastattnerase.studies.serrano_smith.tables import number_tables
+from fastattnerase.sweeps.aggregate_large import LargeSweep
+from fastattnerase.sweeps.histograms import write_histograms, write_sample
+from fastattnerase.sweeps.wide import LEAST_MEMORY, Columns, database, fill
+
+with needs("text"):
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+BOOTSTRAPPED = 50_000  # instances at most of which the bootstrap of `erase` draws the intervals
+LARGE = "serrano_smith_large"  # what run.json says the aggregate of more instances is
+MEMORY = 1 << 30  # bytes by default
+TABLES = ("instances", "multi", "single", "erased")  # of the parts
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What is known of a sweep beside its parts.
+
+    Attributes:
+        name: for reports.
+        config: of the experiment.
+        head: of the classifier.
+        classes: names of the classes.
+        source: what the instances are; goes into the record.
+        instances: in all parts.
+    """
+
+    name: str
+    config: Config
+    head: Head
+    classes: tuple[str, ...]
+    source: dict[str, Any]
+    instances: int
+
+
+def aggregate_parts(
+    parts: Sequence[Mapping[str, Path]],
+    swept: Swept,
+    folder: Path,
+    *,
+    memory: int = MEMORY,
+    bootstrapped: int = BOOTSTRAPPED,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Result:
+    """Aggregate the parts of a sweep, and write records and tables.
+
+    Up to `bootstrapped` instances the folder becomes a run directory as `erase` writes one, by the
+    same code, so that all numbers are those of `erase`, bit for bit. Of more instances DuckDB goes
+    through the parts: counts, shares and quantiles are exact and the same, means but for the order
+    of summation; intervals of quantiles lie between order statistics, those of shares are Wilson's,
+    those of means and ratios follow from the variance over instances. Results depend on the parts
+    and their order alone.
+
+    Args:
+        parts: for each part, in the order of the instances, the files of `TABLES`.
+        swept: what is known beside them.
+        folder: where to: `run.json`, `result.json`, `tables/*.csv`; of up to `bootstrapped`
+            instances the tables as Parquet, of more `histograms.csv` and `sample.parquet`.
+        memory: bytes that this process may take.
+        bootstrapped: instances at most of which the bootstrap draws the intervals.
+        report: told how many samples have their intervals, of how many.
+
+    Returns:
+        The records; where the bootstrap drew the intervals with tables instance by instance.
+
+    Raises:
+        ValueError: less memory than needed.
+        RunError: a part is missing or damaged, or the disk is full.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from fastattnerase.sweeps.aggregate import aggregate_parts
+        >>> aggregate_parts(parts, swept, Path("out/aggregate"))  # doctest: +SKIP
+    """
+    if memory < LEAST_MEMORY:
+        raise ValueError(
+            f"memory: given {memory >> 20} MiB, needed at least {LEAST_MEMORY >> 20} MiB"
+        )
+    large = swept.instances > bootstrapped
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / rundir.RESULT).unlink(missing_ok=True)
+    record = {
+        "kind": LARGE if large else KIND,
+        "format": FORMAT,
+        "config": swept.config.to_dict(),
+        "source": swept.source,
+        "name": swept.name,
+        "classes": list(swept.classes),
+        **rundir.provenance(),
+    }
+    rundir.write_json(folder / rundir.RUN, record)
+    if large:
+        return _large(parts, swept, folder, memory)
+    for table in TABLES:
+        _join([part[table] for part in parts], SCHEMAS[table], folder / f"{table}.parquet")
+    found = aggregate(folder, swept.config, swept.head, (), report)
+    rundir.write_json(folder / rundir.RESULT, to_json(found))
+    result = load(folder)
+    _write_tables(result, over_half)
+    return result
+
+
+def load_aggregate(folder: Path) -> Result:
+    """Read what `aggregate_parts` wrote.
+
+    Raises:
+        RunError: nothing, or something else, is there.
+    """
+    path = folder / rundir.RUN
+    if not path.is_file() or rundir.read_json(path).get("kind") != LARGE:
+        return load(folder)
+    run, result = rundir.finished(folder, kind=LARGE, again="`fastattnerase sweep --aggregate`")
+    found = read_record(Aggregates, result, folder / rundir.RESULT)
+    return _result(folder, read_record(Run, run, path), found)
+
+
+def _result(folder: Path, run: Run, found: Aggregates) -> Result:
+    return Result(
+        folder,
+        run,
+        found.counts,
+        found.uniform,
+        {record.ranking: record for record in found.single},
+        {record.ranking: record for record in found.multi},
+        {(record.first, record.second): record for record in found.pairs},
+        found.head,
+        found.exhibits,
+    )
+
+
+def _large(parts: Sequence[Mapping[str, Path]], swept: Swept, folder: Path, memory: int) -> Result:
+    """Aggregate with DuckDB."""
+    with needs("scale"):
+        import duckdb
+    try:
+        with database(folder, memory) as connection:
+            columns = Columns(swept.config, smallest=_knows_smallest(parts))
+            fill(connection, parts, columns)
+            sweep = LargeSweep(connection, parts, columns, swept.config, memory)
+            found = sweep.aggregate(swept.head)
+            write_histograms(connection, columns, folder / "histograms.csv")
+            write_sample(connection, columns, swept.config.seed, folder / "sample.parquet")
+    except duckdb.Error as error:
+        reason = " ".join(str(error).split())
+        raise RunError(f"{folder}: given parts that cannot be aggregated: {reason}") from error
+    rundir.write_json(folder / rundir.RESULT, to_json(found.aggregates))
+    result = load_aggregate(folder)
+    _write_tables(result, lambda result, ranking: found.halves[ranking])
+    return result
+
+
+def _knows_smallest(parts: Sequence[Mapping[str, Path]]) -> bool:
+    """Say whether the parts have smallest sets; the first one with an analysed instance tells."""
+    for part in parts:
+        rankings = pq.read_table(part["multi"], columns=["ranking"])["ranking"].unique().to_pylist()
+        if rankings:
+            return "minimal" in rankings
+    return False
+
+
+def _join(files: Sequence[Path], schema: pa.Schema, target: Path) -> None:
+    """Put the parts of a table together, one of them in memory at a time."""
+    aside = target.with_suffix(".partial")
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    with pq.ParquetWriter(aside, schema, compression="zstd", use_dictionary=texts) as writer:
+        for file in files:
+            try:
+                with pq.ParquetFile(file) as part:
+                    writer.write_table(part.read(use_threads=False))
+            except (FileNotFoundError, pa.ArrowException) as error:
+                reason = " ".join(str(error).split())
+                raise RunError(f"{file} is missing or damaged: {reason}") from error
+    aside.replace(target)
+
+
+def _write_tables(
+    result: Result, halves: Callable[[Result, str], tuple[float | None, float | None]]
+) -> None:
+    """Write the tables of a report as CSV."""
+    folder = result.folder / "tables"
+    folder.mkdir(exist_ok=True)
+    for name, rows in number_tables([result], halves).items():
+        path = folder / f"{name}.csv"
+        aside = path.with_suffix(".partial")
+        pd.DataFrame(rows).to_csv(aside, index=False)
+        aside.replace(path)
