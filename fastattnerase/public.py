@@ -2,6 +2,8 @@
 
 from fastattnerase.backends import backends
 from fastattnerase.batch import AttentionBatch, binary_head
+from fastattnerase.dumps.reading import Dump, open_batches
+from fastattnerase.dumps.writing import save_batches
 from fastattnerase.explanation import Explanation, TextExplanation, explain
 from fastattnerase.hooks import Capture, capture
 from fastattnerase.ops import (
@@ -34,6 +36,7 @@ from fastattnerase.status import Status
 __all__ = [
     "AttentionBatch",
     "Capture",
+    "Dump",
     "Envelope",
     "Explanation",
     "GreedyOrder",
@@ -58,10 +61,12 @@ __all__ = [
     "greedy_order",
     "minimal_flip_set",
     "minimal_sufficient_set",
+    "open_batches",
     "permute",
     "rank",
     "register_ranking",
     "reweigh",
+    "save_batches",
     "shapley_values",
     "sweep",
 ]

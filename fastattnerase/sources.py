@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import torch
 from torch import Tensor
 
-import fastattnerase as fae
+from fastattnerase.batch import AttentionBatch
 from fastattnerase.extras import needs
 from fastattnerase.item_texts import ItemTexts, list_of_texts, texts_of_instances
 from fastattnerase.runs.rundir import RunError
@@ -44,7 +44,7 @@ class Chunk:
         queries: for each instance its second text; None where there is none.
     """
 
-    batch: fae.AttentionBatch
+    batch: AttentionBatch
     gold: Tensor | None = None
     model_label: Tensor | None = None
     texts: list[list[str]] | None = None
@@ -248,6 +248,18 @@ class TensorSource:
         name = f"{self.path}: tokens in the metadata"
         return texts_of_instances(metadata["tokens"], name, lengths)
 
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """The type of each tensor in the file, as torch names it."""
+        names = sorted(self._file.keys())
+        return {name: _NAMES[self._file.get_slice(name).get_dtype()] for name in names}
+
+    @property
+    def head_bias(self) -> Tensor:
+        """The head's bias, [C] or [B, C]."""
+        bias: Tensor = self._file.get_tensor("head_bias")
+        return bias
+
     def _shape(self, name: str) -> list[int]:
         shape: list[int] = self._file.get_slice(name).get_shape()
         return shape
@@ -323,7 +335,7 @@ class TensorSource:
         # A bias of one instance alone may be bad: that instance is then left out, and counted.
         shared = {"head_weight": self.head_weight}
         if len(self._bias_shape) == 1:
-            shared["head_bias"] = self._file.get_tensor("head_bias")
+            shared["head_bias"] = self.head_bias
         for name, tensor in shared.items():
             bad = (~tensor.isfinite()).reshape(len(tensor), -1).any(dim=1).nonzero()
             if len(bad):
@@ -416,7 +428,7 @@ class TensorSource:
         rows = {name: self._file.get_slice(name)[start:stop] for name in self._per_instance}
         bias = self._file.get_slice("head_bias")
         attention = self._file.get_slice(self.attention)[begin:end]
-        batch = fae.AttentionBatch(
+        batch = AttentionBatch(
             self._file.get_slice("values")[begin:end],
             self.offsets[start : stop + 1] - begin,
             **{self.attention: attention},
