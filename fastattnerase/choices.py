@@ -7,4 +7,5 @@ from typing import Literal
 BackendName = Literal["auto", "cuda", "triton", "cpu", "reference"]
 CurveName = Literal["js", "kl", "label_prob", "mass", "decision", "logits"]
 Direction = Literal["erase", "keep"]
+Directions = Literal["erase", "keep", "both"]
 FixedAttention = Literal["uniform", "trained", "random", "parameters"]

@@ -393,7 +393,7 @@ def test_hints_list_the_names_that_are_taken():
     hints = typing.get_type_hints(fae.erase_prefixes)
     assert hints["backend"] == choices.BackendName
     assert set(typing.get_args(hints["backend"])) == {"auto", *fae.backends()}
-    assert typing.get_args(hints["direction"]) == ("erase", "keep")
+    assert typing.get_args(hints["direction"]) == ("erase", "keep", "both")
     named = {f"curve_{name}" for name in typing.get_args(choices.CurveName)}
     assert named == {name for name in BIT if name.startswith("curve_")}
 

@@ -114,7 +114,7 @@ def test_offsets_changed_behind_the_batch_are_found():
         (
             ValueError,
             lambda b: fae.sweep(b, direction="remove"),
-            "direction: given 'remove', needed 'erase' or 'keep'",
+            "direction: given 'remove', needed 'erase', 'keep' or 'both'",
         ),
         (
             ValueError,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastattnerase.measures.base import Floats, Ints, measure
+from fastattnerase.measures.base import Floats, Ints, Measured, measure
 
 
 class Areas(NamedTuple):
@@ -83,17 +83,39 @@ def areas(
     return Areas(places, found.mean(axis=0), float(area.mean()), area, found)
 
 
-def area_under(values: Floats, bounds: Ints) -> Floats:
+def area_under(values: Floats, bounds: Ints, shares: Floats | None = None) -> Floats:
     """Compute the area under each instance's curve, `Σ_k (c_{k−1} + c_k) / 2n`.
 
     Args:
         values: `[P]` or `[R, P]`, the `n + 1` values of each of at least one instance.
         bounds: `[N + 1]`.
+        shares: `[P]`, where the values stand, ascending within an instance: then the area with
+            straight lines between them, by the width that they span. None: at every prefix.
 
     Returns:
-        `[N]` or `[R, N]`, NaN where a value is, and where `n` is 0.
+        `[N]` or `[R, N]`, NaN where a value is, and of one value alone.
     """
-    steps = np.diff(bounds) - 1  # [N]
-    first, last = values[..., bounds[:-1]], values[..., bounds[1:] - 1]  # [R, N]
-    total = np.add.reduceat(values, bounds[:-1], axis=-1) - (first + last) / 2
-    return np.asarray(np.where(steps > 0, total / np.maximum(steps, 1), np.nan))
+    first, last = bounds[:-1], bounds[1:] - 1  # [N]
+    if shares is None:
+        width = np.diff(bounds) - 1  # [N]
+        total = (
+            np.add.reduceat(values, first, axis=-1) - (values[..., first] + values[..., last]) / 2
+        )
+    else:
+        width = shares[last] - shares[first]
+        parts = np.zeros_like(values)  # from each value to the next
+        parts[..., :-1] = (values[..., 1:] + values[..., :-1]) / 2 * np.diff(shares)
+        parts[..., last] = 0.0
+        total = np.add.reduceat(parts, first, axis=-1)
+    return np.asarray(np.where(width > 0, total / np.where(width > 0, width, 1), np.nan))
+
+
+def measured_area(values: Floats, bounds: Ints, shares: Floats | None = None) -> Measured:
+    """Compute the areas as `area_under`, and count the instances that have none."""
+    if len(bounds) == 1:
+        return Measured(values)
+    area = area_under(values, bounds, shares)  # [N] or [R, N]
+    missing = np.isnan(area)
+    nothing = missing & (np.diff(bounds) == 1)
+    counts = {"no words": int(nothing.sum()), "not finite": int((missing & ~nothing).sum())}
+    return Measured(area, {why: count for why, count in counts.items() if count})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
-from fastattnerase.measures.areas import area_under
-from fastattnerase.measures.base import Floats, Ints, Measured, measure, read_curves
+from fastattnerase.measures.areas import measured_area
+from fastattnerase.measures.base import Measured, measure, read_curves
 
 
 @measure(better="lower", low=0, high=1)
@@ -34,14 +34,3 @@ def deletion_area(erased: ArrayLike, offsets: ArrayLike) -> Measured:
         [0.5]
     """
     return measured_area(*read_curves(erased, offsets))
-
-
-def measured_area(values: Floats, bounds: Ints) -> Measured:
-    """Compute the areas, and count the instances that have none."""
-    if len(bounds) == 1:
-        return Measured(values)
-    area = area_under(values, bounds)  # [N] or [R, N]
-    missing = area != area
-    nothing = missing & (bounds[1:] - bounds[:-1] == 1)
-    counts = {"no words": int(nothing.sum()), "not finite": int((missing & ~nothing).sum())}
-    return Measured(area, {why: count for why, count in counts.items() if count})

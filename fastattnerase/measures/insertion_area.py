@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
+from fastattnerase.measures.areas import measured_area
 from fastattnerase.measures.base import Measured, measure, read_curves
-from fastattnerase.measures.deletion_area import measured_area
 
 
 @measure(better="higher", low=0, high=1)
@@ -17,10 +17,10 @@ def insertion_area(kept: ArrayLike, offsets: ArrayLike) -> Measured:
     Args:
         kept: `[P]` or `[R, P]`, in [0, 1]: for each instance `p_y` of the first `k = 0 … n` words
             alone, one instance after another.
-        offsets: `[N + 1]`, integers: where each instance begins there, and the end of the last.
+        offsets: `[N + 1]`, as of `deletion_area`.
 
     Returns:
-        A value for each instance, undefined without words and where a probability is not there.
+        A value for each instance, undefined as in `deletion_area`.
 
     Raises:
         ValueError: offsets that do not fit.

@@ -25,16 +25,13 @@ def sufficiency(
         kept: `[P]` or `[R, P]`, in [0, 1]: for each instance `p_y` of the first `k = 0 … n`
             words alone, one instance after another; NaN where it was not computed.
         offsets: `[N + 1]`, integers: where each instance begins there, and the end of the last.
-        fraction: `q` of the words, in (0, 1].
-        rounding: of `q · n` to words: up ("ceil", at least one word) or down ("floor", where the
-            drop without a word is 0).
+        fraction, rounding: as of `comprehensiveness`.
 
     Returns:
-        A value for each instance, undefined without words, and where a probability that is read is
-        not there.
+        A value for each instance, undefined as in `comprehensiveness`.
 
     Raises:
-        ValueError: offsets that do not fit, a fraction out of (0, 1].
+        ValueError: as `comprehensiveness`.
 
     Source:
         DeYoung et al. 2020, ERASER, section 4.2.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,11 @@ from fastattnerase.ops.sweeps import DEFAULT_MAX_BYTES, run
 from fastattnerase.ops.terms import terms_of
 from fastattnerase.problem import BIT
 from fastattnerase.tensor_checks import offsets_of
+
+if TYPE_CHECKING:
+    from fastattnerase.measures.base import Floats, Ints
+else:
+    Floats = Ints = Any  # measures are imported when one is asked for
 
 
 @dataclass(eq=False, repr=False)
@@ -65,17 +71,10 @@ class Envelope(_Record):
 
         NaN where an instance has one point alone.
         """
-        n = self.offsets.diff()  # [B]
-        instance = torch.repeat_interleave(self.point_offsets.diff())  # [P]
-        share = self.erased.double() / n[instance].clamp(min=1)  # [P]
-        inner = instance[1:] == instance[:-1]  # [P - 1]
-        widths = share.diff().masked_fill(~inner, 0)  # [P - 1]
-        parts = (curves[:, 1:] + curves[:, :-1]) / 2 * widths  # [R, P - 1]
-        parts = parts.masked_fill(~inner, 0)
-        sums = curves.new_zeros(len(curves), len(n))
-        sums.index_add_(1, instance[1:], parts)
-        total = curves.new_zeros(len(n)).index_add_(0, instance[1:], widths)  # [B]
-        return torch.where(total > 0, sums / total, torch.nan)
+        from fastattnerase.measures.areas import measured_area
+
+        values = measured_area(curves.double().cpu().numpy(), *self.places).values
+        return torch.from_numpy(values).to(curves.device)
 
     @property
     def normalized_area(self) -> Tensor:
@@ -85,11 +84,23 @@ class Envelope(_Record):
         meet. Against the best nested order, which need not follow the bound, areas are exact to
         3e-4 of the range at most, 1e-5 in the mean (n = 12).
         """
-        least, largest = self.area(self.least[None]), self.area(self.largest[None])  # [1, B]
-        best, worst = (least, largest) if self.direction == "erase" else (largest, least)
-        width = best - worst
-        share = (self.area(self.curves) - worst) / width
-        return share.where(width != 0, torch.nan)
+        from fastattnerase.measures.normalized_area import normalized_area
+
+        curves, least, largest = (x.cpu().numpy() for x in (self.curves, self.least, self.largest))
+        bounds, shares = self.places
+        keep = self.direction == "keep"
+        found = normalized_area(curves, least, largest, bounds, shares=shares, keep=keep)
+        return torch.from_numpy(found.values).to(self.curves.device)
+
+    @property
+    def places(self) -> tuple[Ints, Floats]:
+        """[B + 1], int64, where each instance's points begin, and [P], their shares of its items.
+
+        Arrays, as measures take them.
+        """
+        n = self.offsets.diff().clamp(min=1)  # [B]
+        shares = self.erased.double() / n.repeat_interleave(self.point_offsets.diff())  # [P]
+        return self.point_offsets.cpu().numpy(), shares.cpu().numpy()
 
     def to_pandas(self) -> object:
         """Make a table with a row per instance and ranking; points stay out.

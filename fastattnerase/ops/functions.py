@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
-from fastattnerase.choices import BackendName, CurveName, Direction
+from fastattnerase.choices import BackendName, CurveName, Directions
 from fastattnerase.ops.library import reweigh_op
 from fastattnerase.ops.plan import RankingLike, plan_rankings
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure
@@ -83,7 +83,7 @@ def erase_prefixes(
     rankings: RankingLike | Sequence[RankingLike],
     *,
     curves: CurveName | Sequence[CurveName] = (),
-    direction: Direction = "erase",
+    direction: Directions = "erase",
     orders: bool = False,
     logits: bool = False,
     weights: bool = False,
@@ -107,7 +107,8 @@ def erase_prefixes(
             original)), "label_prob" (of the original label), "mass" (attention that the survivors
             had originally, 1 to 0), "decision", "logits".
         direction: "erase" the first k, or "keep" only them: the first flip is then the smallest
-            k >= 1 whose top k items alone give the original label.
+            k >= 1 whose top k items alone give the original label. "both" erases, and has the
+            curves of what is kept besides, as `kept_curves`, for `measures()`.
         orders: whether the rankings' orders are returned too.
         logits: whether the original logits are returned too.
         weights: whether the normalised attention weights are returned too.

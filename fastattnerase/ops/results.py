@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import torch
 from torch import Tensor
 
+from fastattnerase.choices import Direction
 from fastattnerase.extras import needs
 from fastattnerase.status import status_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from typing_extensions import Self, TypeVar
+
+    from fastattnerase.measures.of_sweep import SweepMeasures
+    from fastattnerase.measures.thresholds import Preset
+    from fastattnerase.ops.envelope import Envelope
 
     # A sweep's parts by the options of its call; `Sweep` alone is one with any of them left out.
     SingleT = TypeVar(
@@ -26,8 +31,8 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
-    # pandas is imported when a table is made; hints that are read at run time say Any.
-    DataFrame = Self = Any
+    # pandas and measures are imported when they are used; hints that are read at run time say Any.
+    DataFrame = Self = SweepMeasures = Preset = Envelope = Any
     SingleT = TypeVar("SingleT", covariant=True)
     MinimalT = TypeVar("MinimalT", covariant=True)
 
@@ -118,6 +123,10 @@ class PrefixErasure(_Record):
         weights: [T], or [T, H] of several heads, float64: attention that sums to one over an
             instance, NaN where a score or weight is not finite; None where not asked for
             (`weights=True`).
+        direction: "erase" or "keep", what `first_flip`, `flip_label`, `removed_mass` and `curves`
+            are of.
+        kept_curves: with direction "both", which erases, as `curves` of the first k items kept;
+            else empty.
     """
 
     rankings: tuple[str, ...]
@@ -132,6 +141,8 @@ class PrefixErasure(_Record):
     order: Tensor | None = None
     logits: Tensor | None = None
     weights: Tensor | None = None
+    direction: Direction = "erase"
+    kept_curves: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def curve_offsets(self) -> Tensor:
@@ -164,6 +175,56 @@ class PrefixErasure(_Record):
                 "removed_mass": self.removed_mass.flatten(),
             }
         )
+
+    def measures(
+        self,
+        *,
+        of: Literal["probability", "logit"] = "probability",
+        fraction: float = 0.2,
+        grids: Sequence[Preset] = ("eraser", "ferret", "every"),
+        envelope: Envelope | None = None,
+    ) -> SweepMeasures:
+        """Measure the rankings by the curves that are here, in float64.
+
+        Of curves as items are erased: `comprehensiveness`, `aopc_comprehensiveness`,
+        `deletion_area`, and `aopc_over_random` (AOPC-R) where "random" is among the rankings; as
+        they are kept: `sufficiency`, `aopc_sufficiency`, `insertion_area`; of both
+        (`direction="both"`) `symmetric_relevance_gain`; with an envelope `normalized_area` and
+        `envelope_area`, of its margins. `fastattnerase.measures.find(name)` has each with formula,
+        direction and range. What lacks a curve is left out, and `missing` says which argument it
+        needs. Several random orders are one ranking, of their mean.
+
+        Args:
+            of: "probability" of the original label, from the curve "label_prob" (or "logits"), or
+                its "logit", from "logits"; ranges that measures state are those of probabilities.
+            fraction: of the items, for comprehensiveness and sufficiency.
+            grids: of AOPC: "eraser", "ferret", "every". Orders do not say which items have a score
+                above 0, so that "ferret" takes them all.
+            envelope: `fae.envelope` of the same batch and rankings, on every prefix or a grid.
+
+        Returns:
+            A `SweepMeasures`: `found[name]`, `.to_pandas()`, `.summary()` with intervals.
+
+        Raises:
+            ValueError: naming the argument: none of the curves, one output whose probability is
+                always 1, an envelope of something else.
+
+        Source: DeYoung et al. 2020; Samek et al. 2017; Petsiuk et al. 2018; Blücher et al. 2024.
+
+        >>> import torch, fastattnerase as fae
+        >>> batch = fae.AttentionBatch(
+        ...     torch.tensor([[4.0], [-1.0], [1.0]]), torch.tensor([0, 3]),
+        ...     weights=torch.tensor([0.5, 0.3, 0.2]), head_weight=torch.tensor([[1.0], [-1.0]]),
+        ... )
+        >>> found = fae.erase_prefixes(batch, ["attention"], curves="label_prob").measures()
+        >>> found["comprehensiveness"].values.round(3).tolist()
+        [[0.577]]
+        >>> found.missing["sufficiency"]
+        "direction='both'"
+        """
+        from fastattnerase.measures.of_sweep import measure_sweep
+
+        return measure_sweep(self, of=of, fraction=fraction, grids=grids, envelope=envelope)
 
     def __repr__(self) -> str:
         """Counts and shapes."""
@@ -374,6 +435,36 @@ class Sweep(_Record, Generic[SingleT, MinimalT]):
             table["minimal_size"] = self.minimal.size.cpu().repeat(R).numpy()
             table["minimal_flip_label"] = self.minimal.flip_label.cpu().repeat(R).numpy()
         return table
+
+    def measures(
+        self,
+        *,
+        of: Literal["probability", "logit"] = "probability",
+        fraction: float = 0.2,
+        grids: Sequence[Preset] = ("eraser", "ferret", "every"),
+        envelope: Envelope | None = None,
+    ) -> SweepMeasures:
+        """Measure the rankings of `prefixes`; see `PrefixErasure.measures`.
+
+        Args:
+            of, fraction, grids, envelope: as there.
+
+        >>> import torch, fastattnerase as fae
+        >>> batch = fae.AttentionBatch(
+        ...     torch.tensor([[4.0], [-1.0], [1.0]]), torch.tensor([0, 3]),
+        ...     weights=torch.tensor([0.5, 0.3, 0.2]), head_weight=torch.tensor([[1.0], [-1.0]]),
+        ... )
+        >>> names = ["attention", "random"]
+        >>> swept = fae.sweep(
+        ...     batch, names, curves="label_prob", direction="both", random_orders=5
+        ... )
+        >>> found = swept.measures(envelope=fae.envelope(batch, names))
+        >>> found.rankings, len(found.missing)
+        (('attention', 'random'), 0)
+        >>> found["aopc_sufficiency", "every"].mean.round(3).tolist()[0]
+        -0.01
+        """
+        return self.prefixes.measures(of=of, fraction=fraction, grids=grids, envelope=envelope)
 
     def __repr__(self) -> str:
         """Show the parts; of the minimal set why it is not there."""

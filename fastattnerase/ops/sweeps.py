@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
-from fastattnerase.choices import BackendName, CurveName, Direction
+from fastattnerase.choices import BackendName, CurveName, Directions
 from fastattnerase.ops.callable_head import sweep_callable
 from fastattnerase.ops.direct import nobody_listens
 from fastattnerase.ops.library import own_scores_op, sweep_function, sweep_op
@@ -73,6 +73,7 @@ def _place_own(batch: AttentionBatch, plan: Plan, seed: int, validate: bool) -> 
     scores = compute(*batch.packed, *batch.linear_head, batch.ids, names, seed, validate)
     for i, row in enumerate(plan.unplaced):
         plan.place(row, scores[i])
+    plan.unplaced = {}  # a sweep in both directions goes through the plan twice
 
 
 def check_seed(seed: int) -> None:
@@ -92,7 +93,7 @@ def sweep(
     rankings: RankingLike | Sequence[RankingLike] = ...,
     *,
     curves: CurveName | Sequence[CurveName] = ...,
-    direction: Direction = ...,
+    direction: Directions = ...,
     orders: bool = ...,
     logits: bool = ...,
     weights: bool = ...,
@@ -111,7 +112,7 @@ def sweep(
     rankings: RankingLike | Sequence[RankingLike] = ...,
     *,
     curves: CurveName | Sequence[CurveName] = ...,
-    direction: Direction = ...,
+    direction: Directions = ...,
     orders: bool = ...,
     logits: bool = ...,
     weights: bool = ...,
@@ -130,7 +131,7 @@ def sweep(
     rankings: RankingLike | Sequence[RankingLike] = ...,
     *,
     curves: CurveName | Sequence[CurveName] = ...,
-    direction: Direction = ...,
+    direction: Directions = ...,
     orders: bool = ...,
     logits: bool = ...,
     weights: bool = ...,
@@ -148,7 +149,7 @@ def sweep(
     rankings: RankingLike | Sequence[RankingLike] = ("random", "attention", "gradient", "product"),
     *,
     curves: CurveName | Sequence[CurveName] = (),
-    direction: Direction = "erase",
+    direction: Directions = "erase",
     orders: bool = False,
     logits: bool = False,
     weights: bool = False,
@@ -206,8 +207,8 @@ def sweep(
         rankings = (rankings,)
     if random_orders < 1:
         raise ValueError(f"random_orders: given {random_orders}, needed 1 or more")
-    if direction not in ("erase", "keep"):
-        raise ValueError(f"direction: given {direction!r}, needed 'erase' or 'keep'")
+    if direction not in ("erase", "keep", "both"):
+        raise ValueError(f"direction: given {direction!r}, needed 'erase', 'keep' or 'both'")
     if isinstance(curves, str):
         curves = (curves,)
     if isinstance(rankings, Mapping):
@@ -225,6 +226,7 @@ def sweep(
             known = ", ".join(repr(name) for name in CURVES)
             raise ValueError(f"curves: given {curve!r}, needed one of {known}")
         wants |= _CURVE_BIT[curve]
+    curve_bits = wants
     if orders:
         wants |= BIT["order"]
     if logits:
@@ -246,6 +248,9 @@ def sweep(
         wants |= _MINIMAL_BITS
     plan = plan_rankings(batch, rankings, random_orders)
     out = run(batch, plan, wants, seed, direction == "keep", backend, validate, max_bytes)
+    kept = None
+    if direction == "both" and curves:
+        kept = run(batch, plan, curve_bits, seed, True, backend, validate, max_bytes)
     offsets = batch.offsets
     prefixes = PrefixErasure(
         tuple(plan.names),
@@ -260,6 +265,8 @@ def sweep(
         out.order,
         out.logits,
         out.weights if out.weights is None or batch.num_heads > 1 else out.weights[:, 0],
+        "keep" if direction == "keep" else "erase",
+        {} if kept is None else {curve: getattr(kept, f"curve_{curve}") for curve in curves},
     )
     items = smallest = None
     if single:

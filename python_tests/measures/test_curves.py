@@ -208,9 +208,10 @@ def test_intervals_come_from_the_bootstrap() -> None:
 
 def test_every_measure_says_direction_and_range() -> None:
     assert set(measures.MEASURES) == {
-        "agreement", "agreement_matrix", "aopc_comprehensiveness", "aopc_sufficiency", "areas",
-        "auprc", "comprehensiveness", "deletion_area", "flip_fraction", "insertion_area", "iou_f1",
-        "lasting", "optimality_gap", "skill", "sufficiency", "token_f1", "token_iou",
+        "agreement", "agreement_matrix", "aopc_comprehensiveness", "aopc_over_random",
+        "aopc_sufficiency", "areas", "auprc", "comprehensiveness", "deletion_area", "envelope_area",
+        "flip_fraction", "insertion_area", "iou_f1", "lasting", "normalized_area", "optimality_gap",
+        "skill", "sufficiency", "symmetric_relevance_gain", "token_f1", "token_iou",
         "word_importance",
     }  # fmt: skip
     for name, measure in measures.MEASURES.items():
