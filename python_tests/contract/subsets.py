@@ -4,7 +4,7 @@ that are exact without search."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -13,6 +13,13 @@ import fastattnerase as fae
 from contract.oracle import NEAR_TIE, NON_FINITE
 
 KINDS = ("random", "tied", "degenerate", "biased")
+USUAL, LONGEST = 7, 12  # items of seven instances in eight at most, and of the others
+
+
+@cache
+def every_subset(n: int) -> np.ndarray:
+    """Which of n items each subset keeps, the last all of them: [2^n, n], bool."""
+    return (np.arange(2**n)[:, None] >> np.arange(n)) % 2 == 1
 
 
 @dataclass(frozen=True)
@@ -27,9 +34,9 @@ class Small:
     def n(self) -> int:
         return len(self.weights)
 
-    @cached_property
+    @property
     def kept(self) -> np.ndarray:  # [2^n, n] bool, the last all items
-        return (np.arange(2**self.n)[:, None] >> np.arange(self.n)) % 2 == 1
+        return every_subset(self.n)
 
     @cached_property
     def mass(self) -> np.ndarray:  # [2^n]
@@ -51,12 +58,13 @@ class Small:
         return int(self.logits[-1].argmax())
 
 
-def draw(kind: str, count: int, classes: int, seed: int, longest: int = 7) -> list[Small]:
-    """Draw instances of a kind, 0 to `longest` items each."""
+def draw(kind: str, count: int, classes: int, seed: int) -> list[Small]:
+    """Draw instances of a kind, 0 to 12 items each: one in eight has more than seven."""
     rng = np.random.default_rng([seed, KINDS.index(kind), classes])
     found = []
     for _ in range(count):
-        n = int(rng.integers(1, longest + 1))
+        bounds = (1, USUAL) if rng.integers(8) else (USUAL + 1, LONGEST)
+        n = int(rng.integers(bounds[0], bounds[1] + 1))
         weights = rng.random(n) ** 3
         contributions = rng.normal(size=(n, classes))
         bias = rng.normal(size=classes) / 4
