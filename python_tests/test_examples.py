@@ -15,8 +15,8 @@ import fastattnerase
 
 FILES = ("extras", "fields", "input_erasure", "item_texts", "lazy", "problem", "sources")
 PARTS = (
-    "cli", "data", "explanation", "interop", "measures", "mi", "models", "rankings", "reference",
-    "report", "runs", "saliency", "statistics", "studies",
+    "cli", "data", "explanation", "interop", "measures", "mi", "mil", "models", "rankings",
+    "reference", "report", "runs", "saliency", "statistics", "studies",
 )  # fmt: skip
 MODULES = [
     module.name
