@@ -13,6 +13,7 @@ from fastattnerase.cli.options import command
 from fastattnerase.runs.progress import tracked
 from fastattnerase.studies.compare.options import KIND as COMPARISON
 from fastattnerase.studies.serrano_smith.config import REPORT_COSTS
+from fastattnerase.sweeps.names import AGGREGATE, LARGE, SWEEP
 
 if TYPE_CHECKING:
     from fastattnerase.studies.serrano_smith.result import Result
@@ -24,7 +25,7 @@ def report(
         list[Path],
         typer.Argument(
             help="Run directories that `erase` wrote, or model folders with one run; or one folder "
-            "that `compare` wrote."
+            "that `compare` or `sweep` wrote."
         ),
     ],
     out_folder: Annotated[
@@ -58,10 +59,21 @@ def report(
             )
         out.print(str(report_comparison(runs[0], out_folder).resolve()), soft_wrap=True)
         return
+    places = [aggregate_of(run) or run for run in runs]
+    if any(map(is_large, places)):
+        if len(runs) > 1:
+            raise UsageError(
+                f"runs: given {len(runs)} with a sweep of more than 50,000 instances among them, "
+                "needed that alone, which has a page of its own"
+            )
+        page = report_sweep(places[0], out_folder or runs[0] / "report", figures, pdf)
+        out.print(str(page.resolve()), soft_wrap=True)
+        return
     stages = Stages({LOADING: 1.0} | REPORT_COSTS)
     with stages:
-        results = [load(find_run(run)) for run in tracked(runs, len(runs), LOADING, stages)]
-    folder = out_folder or results[0].folder / "report"
+        results = [load(find_run(run)) for run in tracked(places, len(runs), LOADING, stages)]
+    swept = places[0] != runs[0]  # the page of a sweep lies beside its aggregate
+    folder = out_folder or (runs[0] if swept else results[0].folder) / "report"
     page = write_report(results, folder, stages, figures or pdf, pdf)
     out.print(str(page.resolve()), soft_wrap=True)
 
@@ -71,6 +83,38 @@ def is_comparison(folder: Path) -> bool:
     from fastattnerase.runs.rundir import RUN, read_json
 
     return (folder / RUN).is_file() and read_json(folder / RUN).get("kind") == COMPARISON
+
+
+def aggregate_of(folder: Path) -> Path | None:
+    """Give the folder of a sweep's aggregate; None of a folder that is no sweep's."""
+    from fastattnerase.runs.rundir import RESULT, RunError
+
+    if not (folder / SWEEP).is_file():
+        return None
+    found = folder / AGGREGATE
+    if not (found / RESULT).is_file():
+        raise RunError(
+            f"{folder}: given a sweep without an aggregate, needed one that ended, or "
+            "`fastattnerase sweep --aggregate`"
+        )
+    return found
+
+
+def is_large(folder: Path) -> bool:
+    """Say whether a folder holds the aggregate of a sweep too large for the page of `erase`."""
+    from fastattnerase.runs.rundir import RUN, read_json
+
+    return (folder / RUN).is_file() and read_json(folder / RUN).get("kind") == LARGE
+
+
+def report_sweep(folder: Path, target: Path, figures: bool, pdf: bool) -> Path:
+    """Write the page of a large sweep; give its path."""
+    from fastattnerase.runs.lock import alone
+    from fastattnerase.sweeps.aggregate import load_aggregate
+    from fastattnerase.sweeps.page import build
+
+    with alone(target):
+        return build(load_aggregate(folder), target, files=figures, pdf=pdf)
 
 
 def report_comparison(folder: Path, out_folder: Path | None) -> Path:

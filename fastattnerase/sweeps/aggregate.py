@@ -19,6 +19,15 @@ from fastattnerase.studies.serrano_smith.result import Aggregates, Head, Result,
 from fastattnerase.studies.serrano_smith.tables import number_tables
 from fastattnerase.sweeps.aggregate_large import LargeSweep
 from fastattnerase.sweeps.histograms import write_histograms, write_sample
+from fastattnerase.sweeps.names import AGGREGATE, LARGE
+from fastattnerase.sweeps.records import (
+    TABLES,
+    part_path,
+    read_shards,
+    read_state,
+    record_path,
+    write_manifest,
+)
 from fastattnerase.sweeps.wide import LEAST_MEMORY, Columns, database, fill
 
 with needs("text"):
@@ -27,9 +36,7 @@ with needs("text"):
     import pyarrow.parquet as pq
 
 BOOTSTRAPPED = 50_000  # instances at most of which the bootstrap of `erase` draws the intervals
-LARGE = "serrano_smith_large"  # what run.json says the aggregate of more instances is
 MEMORY = 1 << 30  # bytes by default
-TABLES = ("instances", "multi", "single", "erased")  # of the parts
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,68 @@ def aggregate_parts(
     result = load(folder)
     _write_tables(result, over_half)
     return result
+
+
+def aggregate_sweep(
+    out: Path,
+    *,
+    memory: int = MEMORY,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Result:
+    """Aggregate a sweep of which every shard is done or set aside, into its folder `aggregate`.
+
+    Args:
+        out: the folder of the sweep.
+        memory: bytes that this process may take.
+        report: told how many samples have their intervals, of how many.
+
+    Returns:
+        What `aggregate_parts` gives.
+
+    Raises:
+        RunError: no sweep, shards that are not done, a part that is missing, damaged or of another
+            size than its record says.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from fastattnerase.sweeps.aggregate import aggregate_sweep
+        >>> aggregate_sweep(Path("out"), memory=1 << 30)  # doctest: +SKIP
+    """
+    state, manifest = read_state(out), write_manifest(out)
+    if not manifest.complete:
+        left = manifest.shards - manifest.done - len(manifest.aside)
+        raise RunError(
+            f"{out}: given a sweep of which {left} of {manifest.shards} shards are not done, "
+            "needed a finished one; run the same `fastattnerase sweep` again"
+        )
+    parts = []
+    for record in read_shards(out):
+        if record.state == "done":
+            parts.append({table: part_path(out, table, record.shard) for table in TABLES})
+            for table, path in parts[-1].items():
+                found = path.stat().st_size if path.is_file() else None
+                if found != record.tables[table].bytes:
+                    raise RunError(
+                        f"{path}: given {'no file' if found is None else f'{found} bytes'}, needed "
+                        f"the {record.tables[table].bytes} bytes that were written; delete "
+                        f"{record_path(out, record.shard)} and run the same sweep again"
+                    )
+    swept = Swept(
+        name=state.name,
+        config=Config(**state.config),
+        head=Head(len(state.classes), state.head_bias),
+        classes=state.classes,
+        source={"dump": state.dump, "near_ties": state.near_ties, "aside": manifest.aside},
+        instances=manifest.instances,
+    )
+    return aggregate_parts(
+        parts,
+        swept,
+        out / AGGREGATE,
+        memory=memory,
+        bootstrapped=BOOTSTRAPPED,
+        report=report,
+    )
 
 
 def load_aggregate(folder: Path) -> Result:

@@ -60,7 +60,11 @@ class Estimates:
 
     def share_of(self, count: int, rows: int) -> Estimate:
         """Estimate a share, from counts; undefined where there are no rows."""
-        return Estimate(count / rows, *wilson(count, rows, self._z)) if rows else UNDEFINED
+        if not rows:
+            return UNDEFINED
+        value, (low, high) = count / rows, wilson(count, rows, self._z)
+        # Of all or none an end is the share itself, but for rounding.
+        return Estimate(value, min(low, value), max(high, value))
 
     def mean(self, value: str, where: str = "true") -> Estimate:
         """Estimate the mean of a column without NULL, between 0 and 1."""

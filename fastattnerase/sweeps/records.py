@@ -7,6 +7,7 @@ OUT/
                                   parts/instances/shard-000000.parquet, parts/multi/…
   shards/<shard>.json             a `ShardRecord`: the shard is done, or set aside with its reason
   manifest.json                   `Manifest`, rebuilt from the records alone by `write_manifest`
+  aggregate/                      run.json, result.json, tables/*.csv: `aggregate.aggregate_parts`
 ```
 
 A part is written aside, synced and renamed; the record comes last, so that a shard without one is
@@ -25,11 +26,12 @@ from typing import Any, Literal
 from fastattnerase.models.storage import write_json
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import RunError, read_json
+from fastattnerase.sweeps.names import SWEEP
 
 KIND = "fastattnerase sweep"
 FORMAT = 1  # raised when what the folder holds changes
 TABLES = ("instances", "multi", "single", "erased")
-SWEEP, MANIFEST, PARTS, SHARDS = "sweep.json", "manifest.json", "parts", "shards"
+MANIFEST, PARTS, SHARDS = "manifest.json", "parts", "shards"
 
 
 @dataclass(frozen=True)

@@ -13,78 +13,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
-import torch
+from sweeps.drawn import CONFIG, INSTANCES, MEMORY, Drawn, parts_of, sweep_of
 
-import fastattnerase as fae
 from fastattnerase.runs.rundir import RunError
-from fastattnerase.sources import Chunk
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import Config
-from fastattnerase.studies.serrano_smith.erasure import measure
 from fastattnerase.studies.serrano_smith.result import Result, load
 from fastattnerase.studies.serrano_smith.tables import number_tables
-from fastattnerase.sweeps.aggregate import TABLES, Swept, aggregate_parts, load_aggregate
+from fastattnerase.sweeps.aggregate import Swept, aggregate_parts, aggregate_sweep, load_aggregate
 from fastattnerase.sweeps.estimates import Estimates
-
-MEMORY = 1 << 28
-INSTANCES, STEP = 600, 70
-
-
-class Drawn:
-    """Instances drawn by a seed: empty and single ones, ties, one that is not a number."""
-
-    def __init__(self, heads: int = 1) -> None:
-        rng = torch.Generator().manual_seed(5)
-        self.classes = ["a", "b", "c"]
-        self.lengths = torch.randint(0, 9, (INSTANCES,), generator=rng)
-        self.offsets = torch.cat([torch.zeros(1, dtype=torch.int64), self.lengths.cumsum(0)])
-        total = int(self.offsets[-1])
-        shape = (total, 4) if heads == 1 else (total, heads, 4)
-        self.values = torch.randn(shape, generator=rng).round(decimals=1)
-        self.values[3] = math.nan
-        self.scores = torch.randn(shape[:-1], generator=rng)
-        self.weight = torch.randn((3, *shape[1:]), generator=rng)
-        self.gold = torch.randint(-1, 3, (INSTANCES,), generator=rng)
-
-    def __len__(self) -> int:
-        return INSTANCES
-
-    def describe(self) -> dict[str, Any]:
-        return {"what": "drawn"}
-
-    def chunks(self, start: int) -> Iterator[Chunk]:
-        for begin in range(start, INSTANCES, STEP):
-            end = min(begin + STEP, INSTANCES)
-            items = slice(int(self.offsets[begin]), int(self.offsets[end]))
-            yield Chunk(
-                fae.AttentionBatch(
-                    self.values[items],
-                    self.offsets[begin : end + 1] - self.offsets[begin],
-                    scores=self.scores[items],
-                    head_weight=self.weight,
-                    head_bias=torch.tensor([0.3, 0.0, -0.2]),
-                    ids=torch.arange(begin, end),
-                ),
-                gold=self.gold[begin:end],
-            )
-
-    def select(self, rows: list[int]) -> Iterator[Chunk]:
-        return iter(list(self.chunks(0))[:1])
-
-
-def parts_of(source: Drawn, config: Config, folder: Path) -> list[dict[str, Path]]:
-    """Write the parts of a sweep, a part a batch."""
-    parts = []
-    for number, chunk in enumerate(source.chunks(0)):
-        tables = measure(chunk, config, first_row=number * STEP)
-        part = {table: folder / f"{table}-{number}.parquet" for table in TABLES}
-        for table, path in part.items():
-            pq.write_table(tables[table], path)
-        parts.append(part)
-    return parts
 
 
 def both(
@@ -99,9 +38,6 @@ def both(
     swept = Swept("drawn", config, run.head, ("a", "b", "c"), {"what": "drawn"}, INSTANCES)
     found = aggregate_parts(parts, swept, tmp / "aggregate", memory=MEMORY, **options)
     return run, found, parts, swept
-
-
-CONFIG = Config(resamples=60, random_orders=1, exhibits=0)
 
 
 @pytest.fixture(scope="module")
@@ -259,6 +195,22 @@ def test_too_little_memory_and_a_damaged_part_are_named(tmp_path: Path) -> None:
         with pytest.raises(RunError, match=r"multi-2\.parquet"):
             aggregate_parts(parts, swept, tmp_path / "out", memory=MEMORY, bootstrapped=limit)
         assert not (tmp_path / "out" / "result.json").exists()
+
+
+def test_a_sweep_s_folder_is_aggregated_from_its_records(tmp_path: Path) -> None:
+    run, *_ = both(tmp_path, CONFIG)
+    out = tmp_path / "sweep"
+    sweep_of(Drawn(), CONFIG, out)
+    found = aggregate_sweep(out, memory=MEMORY)
+    assert found.folder == out / "aggregate"
+    assert (found.folder / "result.json").read_bytes() == (run.folder / "result.json").read_bytes()
+    part = out / "parts" / "multi" / "shard-000003.parquet"
+    part.write_bytes(part.read_bytes()[:-1])
+    with pytest.raises(RunError, match=r"given \d+ bytes, needed the \d+ bytes that were written"):
+        aggregate_sweep(out, memory=MEMORY)
+    (out / "shards" / "shard-000003.json").unlink()
+    with pytest.raises(RunError, match="1 of 9 shards are not done, needed a finished one"):
+        aggregate_sweep(out, memory=MEMORY)
 
 
 # --- statistics, worked out by hand ---------------------------------------------------------------
