@@ -1,0 +1,217 @@
+"""Sequence classifiers from a folder: nothing is downloaded, nothing is unpickled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from fastattnerase.data.config import DataConfig
+from fastattnerase.extras import needs
+from fastattnerase.huggingface.classifier import TransformerClassifier
+from fastattnerase.huggingface.config import TransformerConfig
+from fastattnerase.huggingface.families import family_of
+from fastattnerase.huggingface.words import Pieces
+from fastattnerase.models.errors import ModelError
+from fastattnerase.models.storage import read_json
+
+DESCRIPTION = "fastattnerase.json"  # what `train --transformer` writes beside the model, last
+_CONFIG, _WEIGHTS = "config.json", ("model.safetensors", "model.safetensors.index.json")
+_PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json")
+_TRAIN = "`fastattnerase train --transformer {} --data …`"
+_FORMAT = 1
+
+
+class LoadedTransformer(NamedTuple):
+    """A transformer from disk, with what belongs to it, as `LoadedModel` has it.
+
+    Attributes:
+        model: the classifier, in evaluation mode.
+        vocabulary: the pieces of words.
+        classes: its classes' names.
+        data_config: the data it was trained on by `train --transformer`; usual ones otherwise.
+        train_config: how it was trained there; None otherwise.
+        metadata: what else was saved beside it; empty otherwise.
+    """
+
+    model: TransformerClassifier
+    vocabulary: Pieces
+    classes: list[str]
+    data_config: DataConfig
+    train_config: Any
+    metadata: dict[str, Any]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from printing progress and advice; its settings are put back."""
+    with needs("transformers"):
+        from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def load_transformer(
+    directory: str | Path,
+    config: TransformerConfig | None = None,
+    *,
+    device: torch.device | str = "cpu",
+) -> LoadedTransformer:
+    """Load a fine-tuned sequence classifier from a folder.
+
+    Args:
+        directory: a folder with `config.json`, `model.safetensors` and a fast tokenizer, such as
+            `train --transformer` or `save_pretrained` writes it.
+        config: what an item is; default: as it was trained, else the usual choices.
+        device: where to put it; numbers are float32.
+
+    Returns:
+        The model and what belongs to it.
+
+    Raises:
+        ModelError: no folder, or one without what is needed; another architecture; an encoder
+            without a classifier; a slow tokenizer.
+        MissingPackageError: transformers is not installed.
+
+    Example:
+        >>> load_transformer("runs/minilm-sst").classes  # doctest: +SKIP
+        ['negative', 'positive']
+    """
+    folder = require_folder(directory)
+    described = folder / DESCRIPTION
+    about: dict[str, Any] = read_json(described) if described.is_file() else {}
+    if about and about.get("format") != _FORMAT:
+        raise ModelError(f"{described}: given format {about.get('format')!r}, needed {_FORMAT}")
+    model, missing = read_model(folder)
+    if missing:
+        raise ModelError(
+            f"{folder}: given an encoder without a classifier ({', '.join(sorted(missing)[:2])} "
+            f"not in its weights), needed a sequence classifier; {_TRAIN.format(folder)} makes one"
+        )
+    if config is None and about:
+        config = TransformerConfig(max_pieces=about["max_pieces"])
+    made = TransformerClassifier(model, read_tokenizer(folder), config)
+    names = [str(model.config.id2label[c]) for c in range(made.num_classes)]
+    classes = about.get("classes", names)
+    if len(classes) != made.num_classes:
+        raise ModelError(
+            f"{described}: given {len(classes)} classes, needed {made.num_classes} as the model has"
+        )
+    return LoadedTransformer(
+        made.to(device).eval(),
+        made.words,
+        list(classes),
+        DataConfig.from_dict(about["data"]) if about else DataConfig(),
+        about.get("train"),
+        about.get("metadata", {}),
+    )
+
+
+def require_folder(directory: str | Path) -> Path:
+    """Refuse what is no folder of a model that can be read, before anything is imported for it.
+
+    Raises:
+        ModelError: naming what is missing and how to have it.
+    """
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise ModelError(
+            f"transformer: given {str(directory)!r}, which is no folder, needed one with "
+            f"{_CONFIG} and {_WEIGHTS[0]}; nothing is downloaded here: get a model of that name "
+            "by `hf download NAME --local-dir DIR` and give DIR"
+        )
+    if not (folder / _CONFIG).is_file():
+        raise ModelError(f"{folder}: given a folder without {_CONFIG}, needed one with it")
+    if not any((folder / name).is_file() for name in _WEIGHTS):
+        pickled = [name for name in _PICKLED if (folder / name).is_file()]
+        given = f"pickled weights alone ({pickled[0]})" if pickled else "no weights"
+        raise ModelError(
+            f"{folder}: given {given}, needed {_WEIGHTS[0]}: pickled files are not read, since "
+            "they can run code; `save_pretrained` of transformers writes safetensors"
+        )
+    family_of(str(read_json(folder / _CONFIG).get("model_type")))
+    return folder
+
+
+def read_model(folder: Path, classes: int | None = None) -> tuple[Any, set[str]]:
+    """Read a sequence classifier, float32, and say which of its weights the folder lacks.
+
+    Args:
+        folder: of the model.
+        classes: how many a new classifier has; None: as the folder says.
+
+    Returns:
+        The model, and the names of weights that are random because the folder has none.
+
+    Raises:
+        ModelError: damaged files, or such that transformers cannot make a classifier of.
+    """
+    with needs("text"):
+        from safetensors import SafetensorError
+    with needs("transformers"):
+        from transformers import AutoModelForSequenceClassification
+
+    sizes = {} if classes is None else {"num_labels": classes, "ignore_mismatched_sizes": True}
+    try:
+        with quiet():
+            model, found = AutoModelForSequenceClassification.from_pretrained(
+                str(folder),
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                **sizes,
+            )
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(
+            f"{folder}: given files that transformers makes no classifier of ({reason:.200})"
+        ) from error
+    lacking = {str(name) for name in found["missing_keys"]}
+    lacking |= {str(name[0]) for name in found["mismatched_keys"]}
+    return model.float(), lacking
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """Read a fast tokenizer that takes texts which are split into words.
+
+    Raises:
+        ModelError: there is none.
+    """
+    with needs("transformers"):
+        from transformers import AutoTokenizer
+
+    # Without any of these transformers makes a tokenizer that knows no word.
+    if not any((folder / name).is_file() for name in _TOKENIZERS):
+        raise ModelError(
+            f"{folder}: given no tokenizer, needed {_TOKENIZERS[0]} beside the model (or "
+            f"{' or '.join(_TOKENIZERS[1:])})"
+        )
+    spaces = read_json(folder / _CONFIG).get("model_type") == "roberta"
+    try:
+        with quiet():
+            return AutoTokenizer.from_pretrained(
+                str(folder),
+                local_files_only=True,
+                trust_remote_code=False,
+                # Words that stand alone begin with a space, as they do inside of a text.
+                **({"add_prefix_space": True} if spaces else {}),
+            )
+    except (OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(
+            f"{folder}: given no tokenizer that can be read ({reason:.200}), needed a "
+            "tokenizer.json beside the model"
+        ) from error

