@@ -13,10 +13,12 @@ import pytest
 
 import fastattnerase
 
-FILES = ("extras", "fields", "input_erasure", "item_texts", "lazy", "problem", "sources")
+FILES = (
+    "extras", "fields", "input_erasure", "item_texts", "kept_items", "lazy", "problem", "sources",
+)  # fmt: skip
 PARTS = (
-    "cli", "data", "explanation", "interop", "measures", "mi", "mil", "models", "rankings",
-    "reference", "report", "runs", "saliency", "statistics", "studies",
+    "cli", "data", "explanation", "huggingface", "interop", "measures", "mi", "mil", "models",
+    "rankings", "reference", "report", "runs", "saliency", "statistics", "studies",
 )  # fmt: skip
 MODULES = [
     module.name
