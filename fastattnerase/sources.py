@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _ITEMS = 65_536  # items of a batch read from a file; one longer instance makes a batch of its own
 _INSTANCES = 2_048
-_DOCUMENTS = 1_024  # documents read at a time, from a data set that may be on disk
+DOCUMENTS = 1_024  # documents read at a time, from a data set that may be on disk
 _UNEVEN = 0.01  # off 1, a sum of weights that is no rounding, also of half-precision ones
 _REQUIRED = ("values", "offsets", "head_weight", "head_bias")
 _OPTIONAL = ("scores", "weights", "labels", "ids", "logits")
@@ -42,6 +42,7 @@ class Chunk:
         model_label: `[B]` int64, the model's own decisions; None where unknown.
         texts: for each instance the text of each item; None where unknown.
         queries: for each instance its second text; None where there is none.
+        logits: `[B, C]`, the model's own; None where unknown.
     """
 
     batch: AttentionBatch
@@ -49,6 +50,7 @@ class Chunk:
     model_label: Tensor | None = None
     texts: list[list[str]] | None = None
     queries: list[str] | None = None
+    logits: Tensor | None = None
 
 
 class Source(Protocol):
@@ -118,7 +120,7 @@ class ModelSource:
         """Yield the documents from number `start` on."""
         while start < len(self.dataset):
             # Blocks begin at the same documents wherever a run goes on, and so do batches.
-            stop = min((start // _DOCUMENTS + 1) * _DOCUMENTS, len(self.dataset))
+            stop = min((start // DOCUMENTS + 1) * DOCUMENTS, len(self.dataset))
             yield from self._chunks(self.dataset[start:stop])
             start = stop
 
@@ -143,6 +145,7 @@ class ModelSource:
                 queries=[" ".join(d.query_tokens or ()) for d in documents]
                 if dataset.has_queries
                 else None,
+                logits=logits,
             )
 
 
@@ -401,9 +404,9 @@ class TensorSource:
         """Say which file this is, how large, and what is told of it beside."""
         beside: dict[str, Any] = {"classes": self.named} if self.named else {}
         if self._tokens is not None:
-            beside["tokens"] = _identity("path", self._tokens)
+            beside["tokens"] = identity("path", self._tokens)
         return beside | {
-            **_identity("tensors", self.path),
+            **identity("tensors", self.path),
             "instances": len(self),
             "items": int(self.offsets[-1]),
             "attention": self.attention,
@@ -442,6 +445,7 @@ class TensorSource:
             gold=rows.get("labels"),
             model_label=None if logits is None else logits.argmax(dim=-1),
             texts=self._read_texts(start, stop),
+            logits=logits,
         )
 
     def _read_texts(self, start: int, stop: int) -> list[list[str]] | None:
@@ -451,7 +455,7 @@ class TensorSource:
         return None if texts is None else texts[start:stop]
 
 
-def _identity(name: str, path: Path) -> dict[str, Any]:
+def identity(name: str, path: Path) -> dict[str, Any]:
     """Tell a file from another, and from itself after a change."""
     found = path.stat()
     return {name: str(path), "bytes": found.st_size, "modified": found.st_mtime_ns}

@@ -9,6 +9,7 @@ import typer
 from fastattnerase.cli.compare import compare
 from fastattnerase.cli.debate import debate
 from fastattnerase.cli.demo import demo
+from fastattnerase.cli.dump import dump
 from fastattnerase.cli.erase import erase
 from fastattnerase.cli.export import export
 from fastattnerase.cli.info import info
@@ -42,7 +43,7 @@ app = _application(
     "attend to, and read the report.",
     "fastattnerase",
 )
-for command in (demo, train, erase, measure, debate, compare, report, export, info):
+for command in (demo, train, erase, measure, debate, compare, dump, report, export, info):
     command.add_to(app)
 
 reproduce = _application("Reproduce a whole paper, on its corpora or on yours.")

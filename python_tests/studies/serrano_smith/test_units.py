@@ -224,7 +224,7 @@ def test_memory_of_erasing_does_not_grow_with_the_test_set(
     from fastattnerase.data import Dataset
     from fastattnerase.models import load_model
 
-    monkeypatch.setattr(sources, "_DOCUMENTS", 32)
+    monkeypatch.setattr(sources, "DOCUMENTS", 32)
     monkeypatch.setattr(experiment, "_PART", 64)
     monkeypatch.setattr(together, "_HELD", 1 << 16)  # bytes of samples that wait for others
     loaded = load_model(small.folder("train/films-2/FLANnoenc"))

@@ -1,0 +1,143 @@
+"""`fastattnerase dump`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fastattnerase.cli.console import Stages, UsageError, counted, out
+from fastattnerase.cli.inputs import OPENING, READING, Device, Input, model_source, print_next
+from fastattnerase.cli.options import command
+from fastattnerase.sizes import bytes_of
+
+if TYPE_CHECKING:
+    from fastattnerase.dumps.making import Reader
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """A trained model and the texts that it is applied to.
+
+    Attributes:
+        model: Folder that `train` wrote.
+        data: File of which all rows are read; by default the model's own test split is.
+        text_column: Column of the texts; by default as in training.
+        label_column: Column of the labels; by default as in training.
+        query_column: Column of the second texts of a model that takes two; by default as in
+            training.
+        unlabelled: Whether the rows of `data` have no labels.
+    """
+
+    model: Path | None = None
+    data: Path | None = None
+    text_column: str | None = None
+    label_column: str | None = None
+    query_column: str | None = None
+    unlabelled: bool = False
+
+
+@command("fastattnerase dump --model runs/flanrnn --out dumps/flanrnn")
+def dump(
+    given: ModelInput,
+    out_folder: Annotated[Path, typer.Option("--out", help="Folder of the dump.")],
+    from_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Instead of a model, arrays of any attention layer: FILE.npz or FILE.safetensors "
+            "with values, padded [B, N, D] with lengths or mask, or packed [T, D] with offsets; "
+            "scores or weights; head_weight [C, D], head_bias [C]; labels, ids and logits where "
+            "they are known. FILE.npy has the values, and the others lie beside it: scores.npy, "
+            "lengths.npy, head_weight.npy.",
+            show_default=False,
+        ),
+    ] = None,
+    compact: Annotated[
+        bool,
+        typer.Option(
+            "--compact",
+            help="Keep what each item contributes to the logits instead of its values: 10 to 80 "
+            "times smaller. Near-ties are then judged on these.",
+        ),
+    ] = False,
+    shard_size: Annotated[
+        str, typer.Option("--shard-bytes", help="Size of a file, at most.")
+    ] = "256MiB",
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Names of the classes of --from, with commas between, in the order of "
+            "head_weight's rows.",
+            show_default=False,
+        ),
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Write what an attention layer sees into a dump: safetensors files with a manifest.
+
+    `sweep` erases a dump, shard by shard, in several processes or on several machines. The same
+    command goes on after an interruption.
+    """
+    ways = {"--model": given.model, "--from": from_file}
+    named = [way for way, value in ways.items() if value is not None]
+    if len(named) != 1:
+        raise UsageError(
+            f"{', '.join(ways)}: given {' and '.join(named) or 'none'}, needed one of them"
+        )
+    try:
+        shard_bytes = bytes_of(shard_size)
+    except ValueError as error:
+        raise UsageError(f"--shard-bytes: {error}") from error
+    if given.model is not None and classes is not None:
+        raise UsageError("--classes: given with --model, needed with --from")
+    if given.model is None and given != ModelInput():
+        raise UsageError("--data and its columns: given without --model, needed with it")
+    stages = Stages(OPENING | {"writing shards": 4.0})
+    names = tuple(name.strip() for name in (classes or "").split(",") if name.strip())
+    if given.model is not None:
+        read, total, made_by, names = _model(given, device, out_folder, stages)
+    else:
+        assert from_file is not None  # one of both is given
+        read, total, made_by, own = _file(from_file, stages)
+        names = names or own
+
+    from fastattnerase.data.kept import KEPT
+    from fastattnerase.dumps.making import make_dump
+    from fastattnerase.dumps.writing import Options
+
+    options = Options(shard_bytes, names, compact, made_by=made_by)
+    with stages:
+        manifest = make_dump(read, total, out_folder, options, stages)
+    (out_folder / KEPT).unlink(missing_ok=True)
+    size = sum(shard.bytes for shard in manifest.shards)
+    out.print(
+        f"{counted(manifest.instances, 'instance')}, {counted(manifest.items, 'item')} in "
+        f"{counted(len(manifest.shards), 'shard')}, {size:,} bytes: {out_folder}",
+        soft_wrap=True,
+    )
+    print_next("sweep", out_folder)
+
+
+def _model(
+    given: ModelInput, device: str, folder: Path, stages: Stages
+) -> tuple[Reader, int, dict[str, Any], tuple[str, ...]]:
+    from fastattnerase.dumps.making import reader_of
+
+    own = Input(**vars(given))
+    source, name = model_source(own, device, stages, folder)
+    made_by = {"name": name, "source": source.describe()}
+    return reader_of(source), len(source), made_by, tuple(source.classes)
+
+
+def _file(path: Path, stages: Stages) -> tuple[Reader, int, dict[str, Any], tuple[str, ...]]:
+    with stages:
+        stages(READING, 0, 1)
+        from fastattnerase.dumps.arrays import ArrayFile
+
+        file = ArrayFile(path)
+        stages(READING, 1, 1)
+    made_by = {"name": path.name.partition(".")[0], "source": file.describe()}
+    return file.batches, len(file), made_by, file.classes

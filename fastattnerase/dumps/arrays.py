@@ -1,0 +1,265 @@
+"""Arrays in files of NumPy and safetensors, padded or packed, as batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastattnerase.batch import AttentionBatch
+from fastattnerase.dumps.writing import Beside
+from fastattnerase.extras import needs
+from fastattnerase.item_texts import list_of_texts
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.sources import identity
+
+_BYTES = 1 << 26  # of padded values that are read at a time
+_EACH = ("scores", "weights", "lengths", "mask", "labels", "ids", "logits")  # a row an instance
+_NAMES = ("values", "offsets", *_EACH, "head_weight", "head_bias")
+_ENDINGS = (".npz", ".npy", ".safetensors")
+
+
+class _Rows(Protocol):
+    """An array of which rows are read."""
+
+    shape: tuple[int, ...]
+
+    def read(self, start: int, stop: int | None) -> Tensor:
+        """Read the rows from start to stop, all from there on where stop is None."""
+
+
+class ArrayFile:
+    """A layer of attention in a file of arrays, read some instances at a time.
+
+    `.npz` and `.safetensors` hold the arrays by name: `values`; `scores` or `weights`; `lengths` or
+    `mask` where values are padded; `head_weight` and, where there is one, `head_bias`; `labels`,
+    `ids` and `logits` where they are known. A `.npy` holds the values, and the others lie beside
+    it under their names: `scores.npy`, `lengths.npy`, `head_weight.npy`, … Values are padded,
+    [B, N, D] or [B, N, H, D], or packed, [T, D] or [T, H, D], with `offsets` [B + 1].
+
+    Args:
+        path: the file. Of an `.npz` each array is in memory as a whole, of the others the rows that
+            are being read.
+
+    Raises:
+        RunError: no such file, one of another kind, or a damaged one; an array that is missing,
+            unknown, or of objects, which only pickle could read.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "layer.npz"
+        ...     np.savez(path, values=np.zeros((1, 3, 2), np.float32), lengths=np.array([2]),
+        ...              scores=np.zeros((1, 3), np.float32), head_weight=np.eye(2))
+        ...     [(batch, _)] = ArrayFile(path).batches(0)
+        ...     batch.num_items
+        2
+    """
+
+    def __init__(self, path: Path) -> None:
+        if path.suffix not in _ENDINGS:
+            raise RunError(
+                f"{path}: given {path.suffix or 'no ending'}, needed .npz, .npy or .safetensors"
+            )
+        if not path.is_file():
+            raise RunError(f"{path}: no such file")
+        self.path = path
+        self.classes: tuple[str, ...] = ()  # named in the metadata of a safetensors file
+        self._files = [path]
+        read = {".npz": self._of_npz, ".npy": self._of_npy, ".safetensors": self._of_safetensors}
+        self._arrays = read[path.suffix]()
+        names = set(self._arrays)
+        needed = {"values", "head_weight"} - names
+        if needed or names - set(_NAMES) or len(names & {"scores", "weights"}) != 1:
+            raise RunError(
+                f"{path}: given {', '.join(sorted(names))}, needed values, head_weight and one of "
+                "scores, weights; lengths, mask or offsets, head_bias, labels, ids, logits may be "
+                "there, nothing else"
+            )
+        self._packed = "offsets" in names
+        heads = names & {"head_weight", "head_bias"}
+        self._head = {name: self._all(name) for name in heads}
+        self._offsets = self._all("offsets").long() if self._packed else torch.empty(0)
+        if self._packed and names & {"lengths", "mask"}:
+            raise RunError(f"{path}: given offsets and lengths or mask, needed one of these")
+        self._check_rows()
+
+    def _check_rows(self) -> None:
+        """Refuse arrays that have not a row for each instance, or each item."""
+        values = self._arrays["values"].shape
+        if not self._packed and len(values) not in (3, 4):
+            raise RunError(
+                f"{self.path}: values: given {list(values)}, needed [B, N, D] or [B, N, H, D], or "
+                "offsets where they are packed"
+            )
+        rows, items = len(self), values[0]
+        ends = self._offsets
+        if self._packed and (
+            ends.ndim != 1
+            or not len(ends)
+            or (int(ends[0]), int(ends[-1])) != (0, items)
+            or bool((ends.diff() < 0).any())
+        ):
+            raise RunError(
+                f"{self.path}: offsets: given {list(ends.shape)}, needed [B + 1] that never "
+                f"decrease, from 0 to the {items} rows of values"
+            )
+        for name in _EACH:
+            if name in self._arrays:
+                wanted = items if self._packed and name in ("scores", "weights") else rows
+                given = self._arrays[name].shape
+                if not given or given[0] != wanted:
+                    raise RunError(
+                        f"{self.path}: {name}: given {list(given)}, needed {wanted} rows as values "
+                        "have it"
+                    )
+
+    def __len__(self) -> int:
+        """The number of instances."""
+        return len(self._offsets) - 1 if self._packed else self._arrays["values"].shape[0]
+
+    def describe(self) -> dict[str, Any]:
+        """Say which files these are, as data for JSON."""
+        return {"from": [identity("path", path) for path in self._files]}
+
+    def batches(self, start: int) -> Iterator[tuple[AttentionBatch, Beside]]:
+        """Yield the instances from number `start` on, with labels and logits where known.
+
+        Raises:
+            RunError: arrays that do not fit together, naming one, what it is and what is needed.
+        """
+        while start < len(self):
+            stop = self._stop(start)
+            try:
+                batch = self._batch(start, stop)
+            except (ValueError, TypeError) as error:
+                raise RunError(f"{self.path}: {error} (instances {start} to {stop - 1})") from error
+            yield batch, {name: self._optional(name, start, stop) for name in ("labels", "logits")}
+            start = stop
+
+    def _stop(self, start: int) -> int:
+        shape = self._arrays["values"].shape
+        if self._packed:
+            inner = max(1, int(np.prod(shape[1:])))
+            limit = int(self._offsets[start]) + _BYTES // 4 // inner
+            stop = int(torch.searchsorted(self._offsets, limit, right=True)) - 1
+            return max(start + 1, min(stop, len(self)))
+        inner = max(1, int(np.prod(shape[1:])))
+        return min(start + max(1, _BYTES // 4 // inner), len(self))
+
+    def _batch(self, start: int, stop: int) -> AttentionBatch:
+        ids = self._optional("ids", start, stop)
+        ids = torch.arange(start, stop) if ids is None else ids.long()
+        bias = self._head.get("head_bias")
+        head: dict[str, Tensor | None] = {
+            "head_weight": self._head["head_weight"],
+            "head_bias": bias[start:stop] if bias is not None and bias.ndim == 2 else bias,
+        }
+        if self._packed:
+            begin, end = int(self._offsets[start]), int(self._offsets[stop])
+            return AttentionBatch(
+                self._arrays["values"].read(begin, end),
+                self._offsets[start : stop + 1] - begin,
+                scores=self._optional("scores", begin, end),
+                weights=self._optional("weights", begin, end),
+                head_weight=head["head_weight"],
+                head_bias=head["head_bias"],
+                ids=ids,
+            )
+        return AttentionBatch.from_padded(
+            self._arrays["values"].read(start, stop),
+            scores=self._optional("scores", start, stop),
+            weights=self._optional("weights", start, stop),
+            lengths=self._optional("lengths", start, stop),
+            mask=self._optional("mask", start, stop),
+            head_weight=head["head_weight"],
+            head_bias=head["head_bias"],
+            ids=ids,
+        )
+
+    def _optional(self, name: str, start: int, stop: int) -> Tensor | None:
+        return self._arrays[name].read(start, stop) if name in self._arrays else None
+
+    def _all(self, name: str) -> Tensor:
+        return self._arrays[name].read(0, None)
+
+    # --- the three kinds of files ----------------------------------------------------------------
+
+    def _of_npz(self) -> Mapping[str, _Rows]:
+        try:
+            file = np.load(self.path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise RunError(f"{self.path}: given no .npz file: {error}") from error
+        with file:
+            return {
+                name: _Numpy(f"{self.path}: {name}", partial(file.__getitem__, name))
+                for name in file.files
+            }
+
+    def _of_npy(self) -> Mapping[str, _Rows]:
+        beside = {name: self.path.with_name(f"{name}.npy") for name in _NAMES[1:]}
+        places = {"values": self.path} | {name: p for name, p in beside.items() if p.is_file()}
+        self._files = list(places.values())
+        return {
+            name: _Numpy(str(path), partial(np.load, path, mmap_mode="r", allow_pickle=False))
+            for name, path in places.items()
+        }
+
+    def _of_safetensors(self) -> Mapping[str, _Rows]:
+        with needs("text"):
+            from safetensors import SafetensorError, safe_open
+        try:
+            file: Any = safe_open(self.path, framework="pt")  # has no types
+        except SafetensorError as error:
+            raise RunError(f"{self.path}: given no safetensors file: {error}") from error
+        named = (file.metadata() or {}).get("classes")
+        if named is not None:
+            self.classes = tuple(list_of_texts(named, f"{self.path}: classes in the metadata"))
+        return {name: _Safetensors(file, name) for name in sorted(file.keys())}
+
+
+class _Numpy:
+    """An array of NumPy, in memory or mapped from a file.
+
+    Raises:
+        RunError: an array of objects or texts, or no array.
+    """
+
+    def __init__(self, name: str, load: Callable[[], np.ndarray[Any, Any]]) -> None:
+        try:
+            array = load()
+        except (OSError, ValueError, EOFError) as error:
+            if "pickle" in str(error) or "Python objects" in str(error):
+                raise RunError(
+                    f"{name}: given an array of objects, which only pickle can read, needed numbers"
+                ) from error
+            raise RunError(f"{name}: given no array of NumPy: {error}") from error
+        if array.dtype.kind not in "fiub":
+            raise RunError(f"{name}: given {array.dtype}, needed numbers")
+        self.name, self.array, self.shape = name, array, array.shape
+
+    def read(self, start: int, stop: int | None) -> Tensor:
+        """Copy rows, in the byte order of this machine."""
+        rows = self.array[start:stop]
+        try:
+            return torch.from_numpy(np.array(rows, dtype=rows.dtype.newbyteorder("="), order="C"))
+        except TypeError as error:
+            raise RunError(f"{self.name}: {error}") from error
+
+
+class _Safetensors:
+    """A tensor of a safetensors file."""
+
+    def __init__(self, file: Any, name: str) -> None:
+        self._rows = file.get_slice(name)
+        self.shape = tuple(self._rows.get_shape())
+
+    def read(self, start: int, stop: int | None) -> Tensor:
+        """Copy rows."""
+        rows: Tensor = self._rows[start:stop] if stop is not None else self._rows[start:]
+        return rows

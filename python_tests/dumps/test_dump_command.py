@@ -1,0 +1,221 @@
+"""`fastattnerase dump`: from a model, and from files of arrays; what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command_line import invoke, one_line
+from safetensors.torch import save_file
+
+import fastattnerase as fae
+from fastattnerase.sources import TensorSource
+
+# Two instances of three and one items, D = 2, C = 2; what is padding is NaN.
+NAN = float("nan")
+VALUES = np.array([[[1, 2], [3, 4], [5, 6]], [[7, 8], [NAN, NAN], [NAN, NAN]]], dtype=np.float32)
+PADDED = {
+    "values": VALUES,
+    "scores": np.array([[0.5, 1, 0], [2, NAN, NAN]], dtype=np.float32),
+    "lengths": np.array([3, 1], dtype=np.int32),
+    "head_weight": np.eye(2, dtype=np.float64),
+    "labels": np.array([1, -1]),
+}
+
+
+def as_npz(folder: Path, arrays: dict[str, np.ndarray]) -> Path:
+    path = folder / "layer.npz"
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return path
+
+
+def as_npy(folder: Path, arrays: dict[str, np.ndarray]) -> Path:
+    for name, array in arrays.items():
+        np.save(folder / f"{'hidden' if name == 'values' else name}.npy", array)
+    return folder / "hidden.npy"
+
+
+def as_safetensors(folder: Path, arrays: dict[str, np.ndarray]) -> Path:
+    path = folder / "layer.safetensors"
+    tensors = {name: torch.from_numpy(array).contiguous() for name, array in arrays.items()}
+    save_file(tensors, path, {"classes": '["no", "yes"]'})
+    return path
+
+
+WRITERS = [as_npz, as_npy, as_safetensors]
+Write = Callable[[Path, dict[str, np.ndarray]], Path]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_padded_arrays_become_packed_instances(write: Write, tmp_path: Path) -> None:
+    path = write(tmp_path, PADDED)
+    told = invoke("dump", "--from", path, "--out", tmp_path / "dump").stdout
+    assert "2 instances, 4 items in 1 shard" in told
+    dump = fae.open_batches(tmp_path / "dump", verify=True)
+    [chunk] = dump.chunks()
+    assert chunk.batch.values.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert chunk.batch.offsets.tolist() == [0, 3, 4]
+    assert chunk.batch.ids.tolist() == [0, 1]
+    assert chunk.gold is not None
+    assert chunk.gold.tolist() == [1, -1]
+    assert dump.manifest.dtypes["values"] == "float32"
+    named = ("no", "yes") if write is as_safetensors else ("0", "1")
+    assert dump.manifest.classes == named
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_packed_arrays_and_a_mask_give_the_same(write: Write, tmp_path: Path) -> None:
+    keep = np.array([[1, 1, 1], [1, 0, 0]], dtype=bool)
+    shapes = {
+        "packed": {
+            **{name: PADDED[name][keep] for name in ("values", "scores")},
+            "offsets": np.array([0, 3, 4]),
+        },
+        "mask": {"values": VALUES, "scores": PADDED["scores"], "mask": keep.astype(np.int64)},
+        "lengths": PADDED,
+    }
+    digests = set()
+    for name, arrays in shapes.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        both = arrays | {key: PADDED[key] for key in ("head_weight", "labels")}
+        invoke("dump", "--from", write(folder, both), "--out", folder / "dump")
+        digests.add(fae.open_batches(folder / "dump").manifest.digest)
+    assert len(digests) == 1
+
+
+def test_classes_can_be_named(tmp_path: Path) -> None:
+    invoke(
+        *("dump", "--from", as_npz(tmp_path, PADDED), "--classes", "bad, good"),
+        *("--out", tmp_path / "dump", "--compact", "--shard-bytes", "1"),
+    )
+    manifest = fae.open_batches(tmp_path / "dump").manifest
+    assert manifest.classes == ("bad", "good")
+    assert (manifest.compact, len(manifest.shards)) == (True, 2)
+    assert TensorSource(tmp_path / "dump" / "shard-000001.safetensors").classes == ["bad", "good"]
+
+
+def test_a_finished_dump_is_not_made_again(tmp_path: Path) -> None:
+    path, folder = as_npz(tmp_path, PADDED), tmp_path / "dump"
+    invoke("dump", "--from", path, "--out", folder)
+    before = (folder / "manifest.json").stat().st_mtime_ns
+    assert "2 instances" in invoke("dump", "--from", path, "--out", folder).stdout
+    assert (folder / "manifest.json").stat().st_mtime_ns == before
+    told = one_line("dump", "--from", path, "--compact", "--out", folder)
+    assert "given a folder with a finished dump, needed another (--out)" in told
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"scores": None}, "needed values, head_weight and one of scores, weights"),
+        ({"head_weight": None}, "needed values, head_weight and one of scores, weights"),
+        ({"lengths": np.array([3, 4])}, "lengths: given 4 for instance 1, needed 0 to 3"),
+        ({"lengths": np.array([3])}, "lengths: given [1], needed 2 rows as values have it"),
+        ({"values": VALUES[0]}, "needed [B, N, D] or [B, N, H, D]"),
+        ({"values": np.ones((2, 3, 2), dtype=np.int64)}, "values: given torch.int64"),
+        ({"head_weight": np.ones((2, 3))}, "head_weight: given [2, 3], needed [C, 2]"),
+        ({"head_weight": np.ones((1, 2))}, "given a head of one class"),
+        ({"ids": np.array([5, 5])}, "ids: given 5 a second time"),
+        ({"labels": np.array([0, 7])}, "labels: given 7 for instance 1"),
+        ({"weights": PADDED["scores"] + 1}, "one of scores, weights"),
+        ({"offsets": np.array([0, 3, 4])}, "given offsets and lengths or mask"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_in_a_line(
+    write: Write, change: dict[str, np.ndarray], told: str, tmp_path: Path
+) -> None:
+    arrays = {name: array for name, array in (PADDED | change).items() if array is not None}
+    assert told in one_line("dump", "--from", write(tmp_path, arrays), "--out", tmp_path / "dump")
+
+
+def test_pickles_are_not_read(tmp_path: Path) -> None:
+    objects = np.array([{"a": 1}, None], dtype=object)
+    np.savez(tmp_path / "x.npz", **(PADDED | {"labels": objects}))  # type: ignore[arg-type]
+    told = one_line("dump", "--from", tmp_path / "x.npz", "--out", tmp_path / "dump")
+    assert "labels: given an array of objects, which only pickle can read, needed numbers" in told
+    np.save(tmp_path / "x.npy", objects)
+    told = one_line("dump", "--from", tmp_path / "x.npy", "--out", tmp_path / "dump")
+    assert "given an array of objects, which only pickle can read, needed numbers" in told
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "dump")
+    (tmp_path / "x.pt").touch()
+    assert "given .pt, needed .npz, .npy or .safetensors" in one_line(
+        "dump", "--from", tmp_path / "x.pt", *out
+    )
+    for ending, told in ((".npz", "no .npz file"), (".safetensors", "no safetensors file")):
+        path = tmp_path / f"x{ending}"
+        assert "no such file" in one_line("dump", "--from", path, *out)
+        path.write_bytes(b"nothing of the kind")
+        assert told in one_line("dump", "--from", path, *out)
+    np.savez(tmp_path / "t.npz", **(PADDED | {"labels": np.array(["a", "b"])}))  # type: ignore[arg-type]
+    assert "labels: given <U1, needed numbers" in one_line(
+        "dump", "--from", tmp_path / "t.npz", *out
+    )
+
+
+def test_options_that_do_not_go_together(tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "dump")
+    assert "given none, needed one of them" in one_line("dump", *out)
+    path = as_npz(tmp_path, PADDED)
+    both = one_line("dump", "--model", tmp_path, "--from", path, *out)
+    assert "given --model and --from, needed one of them" in both
+    assert "--data" in one_line("dump", "--from", path, "--data", path, *out)
+    assert "--classes" in one_line("dump", "--model", tmp_path, "--classes", "a,b", *out)
+    size = one_line("dump", "--from", path, "--shard-bytes", "much", *out)
+    assert "--shard-bytes: given 'much', needed a size such as 256MiB" in size
+
+
+ROWS = [
+    f"a {'good' if i % 2 else 'bad'} film that is {'very ' * (i % 7)}long,{i % 2}"
+    for i in range(60)
+]
+TINY = ("--embedding-size", "4", "--hidden-size", "4", "--epochs", "1", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dumped")
+    (folder / "x.csv").write_text("\n".join(["text,label", *ROWS]) + "\n")
+    invoke(
+        "train", "--data", folder / "x.csv", *TINY, "--encoder", "rnn", "--out", folder / "model"
+    )
+    return folder / "model"
+
+
+def test_a_model_is_dumped_with_labels_and_logits(model: Path, tmp_path: Path) -> None:
+    data = model.parent / "x.csv"
+    invoke("dump", "--model", model, "--data", data, "--device", "cpu", "--out", tmp_path / "dump")
+    dump = fae.open_batches(tmp_path / "dump", verify=True)
+    assert dump.instances == 60
+    assert dump.manifest.made_by["source"]["data"]["path"] == str(data)
+    [chunk] = dump.chunks()
+    assert chunk.gold is not None
+    assert chunk.logits is not None
+    assert chunk.gold.tolist() == [0, 1] * 30
+    found = fae.sweep(chunk.batch, ["attention"], logits=True).prefixes.logits
+    assert found is not None
+    torch.testing.assert_close(found.float(), chunk.logits.float(), rtol=1e-4, atol=1e-5)
+    assert not (tmp_path / "dump" / "documents.safetensors").exists()
+
+
+def test_a_model_whose_head_is_no_matrix_is_refused(tmp_path: Path) -> None:
+    lines = [
+        "text,query,label",
+        *(f"a {w} film,is it {w},{i % 2}" for i, w in enumerate(["bad", "good"] * 30)),
+    ]
+    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
+    model = tmp_path / "model"
+    invoke(
+        *("train", "--data", tmp_path / "x.csv", "--query-column", "query", *TINY),
+        *("--decoder", "tanh", "--out", model),
+    )
+    told = one_line("dump", "--model", model, "--device", "cpu", "--out", tmp_path / "dump")
+    assert "given a callable head, which has no place in a file, needed a linear one" in told
+    assert "`fastattnerase erase` takes any model" in told
