@@ -24,7 +24,10 @@ from fastattnerase.problem import BIT
 from fastattnerase.status import status_names
 
 ROOT = Path(__file__).parents[1]
-RESULTS = (fae.PrefixErasure, fae.ItemErasure, fae.MinimalFlipSet, fae.Sweep)
+RESULTS = (
+    fae.PrefixErasure, fae.ItemErasure, fae.MinimalFlipSet, fae.Sweep, fae.PermutedWeights,
+    fae.ThresholdCrossing, fae.SufficientSet, fae.Envelope, fae.GreedyOrder, fae.ShapleyValues,
+)  # fmt: skip
 GENERATOR = torch.Generator().manual_seed(3)
 VALUES = torch.randn(2, 4, 6, generator=GENERATOR)  # [B, N, D]
 SCORES = torch.randn(2, 4, generator=GENERATOR)  # [B, N]
@@ -295,16 +298,20 @@ def test_help_documents_every_field(kind):
         if not field.name.startswith("_"):
             assert said[field.name], field.name
             if field.type == "Tensor":
-                shaped = r"\[[RBTC, +1]+\], (int64|real|float64): "
+                shaped = r"\[[RBTCPK, +1]+\],.* (int64|real|float64|bool): "
                 assert re.match(shaped, said[field.name]), field.name
     assert "Columns:" in inspect.getdoc(kind.to_pandas)
 
 
 def test_tables_have_the_columns_that_are_documented():
     result = fae.sweep(holes(), single_kl=True)
-    for part in (result.prefixes, result.single, result.minimal):
+    for part in (
+        result.prefixes, result.single, result.minimal, fae.permute(holes(), 2),
+        fae.cross_threshold(holes(), threshold=0.0), fae.minimal_sufficient_set(holes()),
+        fae.envelope(holes(), "attention"), fae.greedy_order(holes()), fae.shapley_values(holes()),
+    ):  # fmt: skip
         said = inspect.getdoc(part.to_pandas).partition("Columns:")[2]
-        said = re.sub(r"\([^)]*\)", "", said).replace(" and ", " ").replace("if asked for", "")
+        said = re.sub(r"\([^)]*\)| where it is there|if asked for", "", said).replace(" and ", " ")
         names = [name for name in re.split(r"[\s,.]+", said) if name]
         assert list(part.to_pandas().columns) == names
 
@@ -402,6 +409,15 @@ def python_of_readme():
     """The Python blocks of the README."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def test_readme_has_an_example_of_what_needs_no_search():
+    blocks = "".join(python_of_readme())
+    for name in (
+        "cross_threshold", "envelope", "greedy_order", "minimal_sufficient_set", "shapley_values"
+    ):  # fmt: skip
+        assert f"fae.{name}(batch" in blocks, name
+    assert ".measures(" in blocks
 
 
 def test_readme_runs(capsys):

@@ -31,20 +31,21 @@ class Envelope(_Record):
     """Between which outputs every ranking's curve lies, and where rankings lie in between.
 
     Axes: `B` instances, `P` points of all instances, `K` rivals (one where there is one output),
-    `R` rankings. All reals are float64, NaN where an instance has something that is not finite or
-    scores that span more than 600.
+    `R` rankings. Reals are NaN where an instance has something that is not finite or scores that
+    span more than 600.
 
     Attributes:
         rankings: names of the R rows.
         erased: [P], int64: items erased at each point; with direction "keep" those kept.
         rivals: [B, K], int64: the classes over which the label's margin is meant, ascending; -1
             where there is one output.
-        lower: [P, K]: the least margin over each rival (or output) over all sets of as many items.
-        upper: [P, K]: the largest.
-        least: [P]: the least margin over the nearest rival, exactly.
-        largest: [P]: the largest margin over the nearest rival; with more than two classes an upper
-            bound, since no one set need reach it over all rivals.
-        curves: [R, P]: each ranking's margin over the nearest rival (or output).
+        lower: [P, K], float64: the least margin over each rival (or output) over all sets of as
+            many items.
+        upper: [P, K], float64: the largest.
+        least: [P], float64: the least margin over the nearest rival, exactly.
+        largest: [P], float64: the largest margin over the nearest rival; with more than two classes
+            an upper bound, since no one set need reach it over all rivals.
+        curves: [R, P], float64: each ranking's margin over the nearest rival (or output).
         label: [B], int64: the original decision, -1 where something is not finite.
         status: [B], int64: bits of `Status`.
         offsets: [B + 1], int64: where each instance's items begin.
@@ -143,7 +144,9 @@ def envelope(
     margin of the original decision over a rival that item `i` gives alone, biases included (or the
     output, where there is one); exactly, by repeated selection of the largest `a_i (m_i − λ)`. The
     curve of every ranking lies between, so that it can be judged against what is possible. A set
-    without mass has the bias.
+    without mass has the bias. With more than two classes the bounds are exact for each rival, and
+    so is the least margin over the nearest; the largest is an upper bound, which one set may not
+    reach over all rivals at once.
 
     Args:
         batch: B instances of T items in all, with a linear head and one attention head.

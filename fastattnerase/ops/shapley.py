@@ -19,15 +19,16 @@ from fastattnerase.ops.terms import terms_of
 class ShapleyValues(_Record):
     """What each item adds to the logits, averaged over all orders in which items can join.
 
-    Axes: `B` instances, `T` items, `C` classes. Reals are float64, NaN where an instance has
-    something that is not finite.
+    Axes: `B` instances, `T` items, `C` classes. Reals are NaN where an instance has something that
+    is not finite.
 
     Attributes:
-        values: [T, C]: of each logit; their sum over an instance is its logits less the bias.
-        error: [B]: the largest change of a value by the last refinement of the nodes, which bounds
-            the error of the rule before it; that of the values is far smaller.
-        efficiency: [B]: the largest distance, over classes, of the sum of the values from the
-            logits less the bias, a check that knows the answer.
+        values: [T, C], float64: of each logit; their sum over an instance is its logits less the
+            bias.
+        error: [B], float64: the largest change of a value by the last refinement of the nodes,
+            which bounds the error of the rule before it; that of the values is far smaller.
+        efficiency: [B], float64: the largest distance, over classes, of the sum of the values from
+            the logits less the bias, a check that knows the answer.
         nodes: [B], int64: nodes of the integral in the last refinement, -1 where there is no
             answer.
         label: [B], int64: the original decision, -1 where something is not finite.
