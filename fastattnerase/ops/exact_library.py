@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fastattnerase.backends import choose
-from fastattnerase.backends.base import ExactBackend
 from fastattnerase.exact_problems import (
     EnvelopeOutputs,
     EnvelopeProblem,
@@ -24,90 +25,55 @@ from fastattnerase.exact_problems import (
 _library: Any = torch.library
 _LIBRARY = _library.Library("fastattnerase", "FRAGMENT")
 _TAGS = (torch.Tag.pt2_compliant_tag,)
-_LIBRARY.define(
-    "envelope(Tensor offsets, Tensor status, Tensor weights, Tensor outputs, Tensor empty, "
-    "Tensor point_offsets, Tensor kept, Tensor orders, bool keep, str backend) -> Tensor[]",
-    tags=_TAGS,
+_TYPES = {"Tensor": "Tensor", "bool": "bool", "float": "float", "int": "SymInt"}
+
+
+def _register(name: str, problem: type[Any], allocate: Callable[[Any], object]) -> Any:
+    """Register the operator that a backend's method of the same name computes.
+
+    Args:
+        name: of operator and method.
+        problem: the record of what it takes; its fields are the arguments, in their order, and a
+            backend's name is the last.
+        allocate: makes the record of its results, whose tensors it returns.
+
+    Returns:
+        The operator.
+    """
+    arguments = [f"{_TYPES[str(field.type)]} {field.name}" for field in fields(problem)]
+    _LIBRARY.define(f"{name}({', '.join(arguments)}, str backend) -> Tensor[]", tags=_TAGS)
+
+    def compute(*args: Any) -> list[Tensor]:
+        *inputs, backend = args
+        given = problem(*inputs)
+        out = allocate(given)
+        method = getattr(choose(backend, given.offsets.device.type, operator=name), name)
+        method(given, out)
+        return list(vars(out).values())
+
+    def fake(*args: Any) -> list[Tensor]:
+        return list(vars(allocate(problem(*args[:-1]))).values())
+
+    _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
+    _library.register_fake(f"fastattnerase::{name}", fake, lib=_LIBRARY)
+    return getattr(torch.ops.fastattnerase, name).default
+
+
+envelope_op = _register(
+    "envelope",
+    EnvelopeProblem,
+    lambda given: EnvelopeOutputs.allocate(given.outputs, given.kept, given.orders),
 )
-_LIBRARY.define(
-    "shapley(Tensor offsets, Tensor status, Tensor log_weights, Tensor contributions, "
-    "float tolerance, str backend) -> Tensor[]",
-    tags=_TAGS,
+shapley_op = _register(
+    "shapley",
+    ShapleyProblem,
+    lambda given: ShapleyOutputs.allocate(given.offsets, given.contributions),
 )
-_LIBRARY.define(
-    "sufficient(Tensor offsets, Tensor status, Tensor weights, Tensor margins, Tensor wins, "
-    "Tensor tolerance, str backend) -> Tensor[]",
-    tags=_TAGS,
+greedy_op = _register(
+    "greedy", GreedyProblem, lambda given: GreedyOutputs.allocate(given.offsets, given.weights)
 )
-_LIBRARY.define(
-    "greedy(Tensor offsets, Tensor status, Tensor weights, Tensor margins, Tensor empty, "
-    "Tensor wins, Tensor tolerance, SymInt steps, bool until_flip, str backend) -> Tensor[]",
-    tags=_TAGS,
+sufficient_op = _register(
+    "sufficient",
+    SufficientProblem,
+    lambda given: SufficientOutputs.allocate(given.offsets, given.weights),
 )
-
-
-def _backend(name: str, tensor: Tensor, operator: str) -> ExactBackend:
-    return cast(ExactBackend, choose(name, tensor.device.type, operator=operator))
-
-
-def _envelope(*args: Any) -> list[Tensor]:
-    *inputs, backend = args
-    problem = EnvelopeProblem(*inputs)
-    out = EnvelopeOutputs.allocate(problem.outputs, problem.kept, problem.orders)
-    _backend(backend, problem.weights, "envelope").envelope(problem, out)
-    return list(vars(out).values())
-
-
-def _envelope_fake(*args: Any) -> list[Tensor]:
-    return list(vars(EnvelopeOutputs.allocate(args[3], args[6], args[7])).values())
-
-
-def _shapley(*args: Any) -> list[Tensor]:
-    *inputs, backend = args
-    problem = ShapleyProblem(*inputs)
-    out = ShapleyOutputs.allocate(problem.offsets, problem.contributions)
-    _backend(backend, problem.contributions, "shapley").shapley(problem, out)
-    return list(vars(out).values())
-
-
-def _shapley_fake(*args: Any) -> list[Tensor]:
-    return list(vars(ShapleyOutputs.allocate(args[0], args[3])).values())
-
-
-def _sufficient(*args: Any) -> list[Tensor]:
-    *inputs, backend = args
-    problem = SufficientProblem(*inputs)
-    out = SufficientOutputs.allocate(problem.offsets, problem.weights)
-    _backend(backend, problem.weights, "sufficient").sufficient(problem, out)
-    return list(vars(out).values())
-
-
-def _sufficient_fake(*args: Any) -> list[Tensor]:
-    return list(vars(SufficientOutputs.allocate(args[0], args[2])).values())
-
-
-def _greedy(*args: Any) -> list[Tensor]:
-    *inputs, backend = args
-    problem = GreedyProblem(*inputs)
-    out = GreedyOutputs.allocate(problem.offsets, problem.weights)
-    _backend(backend, problem.weights, "greedy").greedy(problem, out)
-    return list(vars(out).values())
-
-
-def _greedy_fake(*args: Any) -> list[Tensor]:
-    return list(vars(GreedyOutputs.allocate(args[0], args[2])).values())
-
-
-for _name, _real, _fake in (
-    ("greedy", _greedy, _greedy_fake),
-    ("envelope", _envelope, _envelope_fake),
-    ("shapley", _shapley, _shapley_fake),
-    ("sufficient", _sufficient, _sufficient_fake),
-):
-    _LIBRARY.impl(_name, _real, "CompositeExplicitAutograd")
-    _library.register_fake(f"fastattnerase::{_name}", _fake, lib=_LIBRARY)
-
-envelope_op = torch.ops.fastattnerase.envelope.default
-shapley_op = torch.ops.fastattnerase.shapley.default
-greedy_op = torch.ops.fastattnerase.greedy.default
-sufficient_op = torch.ops.fastattnerase.sufficient.default
