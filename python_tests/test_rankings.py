@@ -1,5 +1,6 @@
 """The rankings: each against an order worked out by hand, ties by position, NaN first."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -7,7 +8,7 @@ import fastattnerase as fae
 from fastattnerase.problem import RankingKind
 from fastattnerase.rankings import RANKINGS, by_kind, register
 from fastattnerase.rankings.base import Ranking, descending
-from fastattnerase.rankings.random import mix64, random_keys
+from fastattnerase.rankings.random import first_keys, mix64, random_keys
 
 BACKENDS = ["reference", "auto"]
 
@@ -156,6 +157,14 @@ def test_random_keys_are_those_of_splitmix64():
         "0x2130748aaac80268",
         "0xcc78fb979ce5090",
     ]
+
+
+def test_first_keys_of_many_instances_are_those_of_each():
+    ids = [0, 1, 5, 2**62, -3, -1, 123_456_789]
+    for seed in (0, 7, 2**63 - 1):
+        for order in (0, 1 << 32, (1 << 32) + 2):
+            expected = [random_keys(seed, order, instance, 1)[0] for instance in ids]
+            assert first_keys(seed, order, np.array(ids)).tolist() == expected
 
 
 def test_random_orders_are_uniform():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fastattnerase.problem import RankingKind
@@ -26,6 +28,20 @@ def random_keys(seed: int, order: int, instance_id: int, n: int) -> list[int]:
     stream = mix64((stream + order + _GOLDEN) % _WORD)
     stream = mix64((stream + instance_id + _GOLDEN) % _WORD)
     return [mix64((stream + (position + 1) * _GOLDEN) % _WORD) for position in range(n)]
+
+
+def first_keys(seed: int, order: int, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Draw the key of the first position of many instances at once, as `random_keys` does: [B]."""
+    stream = mix64((mix64((seed + _GOLDEN) % _WORD) + order + _GOLDEN) % _WORD)
+    of_instance = _mix64(ids.astype(np.uint64) + np.uint64((stream + _GOLDEN) % _WORD))
+    return _mix64(of_instance + np.uint64(_GOLDEN))
+
+
+def _mix64(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Mix arrays as `mix64` does; numbers of arrays wrap around without a warning."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(x ^ (x >> np.uint64(31)))
 
 
 def random_order(seed: int, order: int, instance_id: int, n: int) -> Tensor:

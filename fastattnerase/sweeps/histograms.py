@@ -27,8 +27,8 @@ def write_histograms(connection: Any, columns: Columns, path: Path) -> None:
 
     Rows have `quantity` (`fraction` of items erased at the first flip; `gap` to the smallest set,
     of the instances that a part of their items flips), `ranking`, `low` and `high`, the ends of the
-    bin, of which it holds the first, the last bin of fractions both, and `count`. What never flips
-    is in a bin of its own, from `inf` to `inf`.
+    bin, of which it holds the first, the last bin of fractions both, and `count`. What is as small
+    as the smallest set is in a bin from 1 to 1, what never flips in one from `inf` to `inf`.
 
     Args:
         connection: of `wide.database`, with the table filled.
@@ -46,11 +46,11 @@ def write_histograms(connection: Any, columns: Columns, path: Path) -> None:
         for place, count in _counted(connection, flips, columns.each(ranking, "fraction"), bins):
             low, high = (end / FRACTIONS for end in (place, place + 1))
             rows.append(_row("fraction", ranking, low, high, count))
-        # What is as small as the smallest set is in the first bin, whatever is rounded.
-        bins = f"greatest(floor(log2(x) * {DOUBLING}), 0)"
+        # What is as small as the smallest set has a bin of its own, of no width.
+        bins = f"CASE WHEN x <= 1 THEN -1 ELSE floor(log2(x) * {DOUBLING}) END"
         gaps = columns.each(ranking, "gap")
         for place, count in _counted(connection, flips, gaps, bins, choice):
-            low, high = (2 ** (end / DOUBLING) for end in (place, place + 1))
+            low, high = (2 ** (max(end, 0) / DOUBLING) for end in (place, place + 1))
             rows.append(_row("gap", ranking, low, high, count))
     aside = path.with_suffix(".partial")
     pd.DataFrame(rows).to_csv(aside, index=False)

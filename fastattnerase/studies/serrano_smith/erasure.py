@@ -12,7 +12,7 @@ from torch import Tensor
 import fastattnerase as fae
 from fastattnerase.choices import BackendName
 from fastattnerase.extras import needs
-from fastattnerase.rankings.random import random_keys
+from fastattnerase.rankings.random import first_keys
 from fastattnerase.sources import Chunk
 from fastattnerase.statistics.attention import attention_weights, divergences_from_uniform
 from fastattnerase.studies.serrano_smith.config import (
@@ -201,13 +201,11 @@ def random_items(top: Ints, n: Ints, ids: Ints, *, rule: RandomItem, seed: int, 
         [1]
     """
     choices = n if rule == "uniform" else n - 1
-    drawn = np.array(
-        [
-            (random_keys(seed, _ITEM_DRAWS + draw, instance, 1)[0] * count) >> 64
-            for instance, count in zip(ids.tolist(), choices.tolist(), strict=True)
-        ],
-        dtype=np.int64,
-    )
+    # The upper word of key times choices: n is below 2^32, so that both halves fit a word each.
+    keys = first_keys(seed, _ITEM_DRAWS + draw, ids)  # [B]
+    count, half = choices.astype(np.uint64), np.uint64(32)
+    low = (keys & np.uint64(0xFFFFFFFF)) * count >> half
+    drawn = (((keys >> half) * count + low) >> half).astype(np.int64)  # [B]
     if rule == "different":
         return np.asarray(drawn + (drawn >= top))
     return drawn + 1 if rule == "legacy" else drawn
