@@ -7,12 +7,15 @@ import json
 import os
 import platform
 import shutil
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from fastattnerase.extras import needs
+from fastattnerase.threads import side_by_side
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -292,7 +295,7 @@ class PartialTables:
         empty: Mapping[str, pa.Schema],
         report: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
-        """Write `NAME.parquet` with one row group a part, holding one part at a time in memory.
+        """Write `NAME.parquet` with one row group a part, holding one part of a table in memory.
 
         Args:
             empty: the schema of each table.
@@ -300,17 +303,31 @@ class PartialTables:
         """
         with needs("text"):
             import pyarrow.parquet as pq
-        done, files = 0, len(self.names) * self.count
+        done, files, one_at_a_time = 0, len(self.names) * self.count, Lock()
+        stopped = False  # by an error or by the user
         report(done, files)
-        for name in self.names:
+
+        def copy(name: str) -> None:
+            nonlocal done
             target = self.folder / f"{name}.parquet"
             partial = target.with_suffix(".partial")
             with pq.ParquetWriter(partial, empty[name], **_packed(empty[name])) as writer:
                 for part in range(self.count):
+                    if stopped:
+                        return
                     writer.write_table(self._read(_whole, self._file(name, part)))
-                    done += 1
-                    report(done, files)
+                    with one_at_a_time:
+                        done += 1
+                        report(done, files)
             partial.replace(target)
+
+        def size(name: str) -> int:
+            return sum(file.stat().st_size for file in self.parts.glob(f"{name}-*.parquet"))
+
+        try:  # the largest first, beside which the others are written
+            deque(side_by_side(copy, sorted(self.names, key=size, reverse=True)), maxlen=0)
+        finally:
+            stopped = True
 
     def discard(self) -> None:
         """Delete the parts."""

@@ -19,6 +19,7 @@ from fastattnerase.statistics.resampled import (
     between,
 )
 from fastattnerase.statistics.sums import Sums
+from fastattnerase.threads import side_by_side
 
 _CHUNK = 1 << 17  # counts that are drawn at a time: as many as fit the cache while they are counted
 _BLOCK = 1 << 21  # counts that are worked on at a time: as many as make one matrix product fast
@@ -197,22 +198,24 @@ class Bootstrap:
             `[R, V]` for each statistic.
         """
         # What each adds up over the rows, side by side: one product of matrices does it for all.
-        columns = Sums(
-            np.concatenate(
-                [np.ones((size, 1)), *(statistic.columns for statistic in wanted)], axis=1
-            )
-        )  # [N, 1 + S]
+        columns = Sums(np.ones((size, 1)), *(statistic.columns for statistic in wanted))
         places = np.cumsum([1, *(statistic.columns.shape[1] for statistic in wanted)])
-        found: list[list[Floats]] = [[] for _ in wanted]
-        done = 0
-        for counts in self._counts(size):
+
+        def of_block(counts: Counts) -> tuple[int, list[Floats]]:
             sums = columns.of(counts)  # [C, 1 + S]
-            for number, statistic in enumerate(wanted):
-                own = sums[:, places[number] : places[number + 1]]
-                found[number].append(statistic.resampled(counts, own, sums[:, 0]))
-            done += len(counts)
+            return len(counts), [
+                statistic.resampled(counts, sums[:, begin:end], sums[:, 0])
+                for statistic, begin, end in zip(wanted, places[:-1], places[1:], strict=True)
+            ]
+
+        blocks: list[list[Floats]] = []
+        done = 0
+        threads = None if size * self.resamples > _BLOCK else 1
+        for resamples, block in side_by_side(of_block, self._counts(size), threads):
+            blocks.append(block)
+            done += resamples
             tell(len(wanted) * done // self.resamples)
-        return [np.concatenate(parts) for parts in found]
+        return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
 
     def _estimate(self, value: float, drawn: Floats) -> Estimate:
         # A resample can miss every row to which the statistic applies.
@@ -231,11 +234,16 @@ class Bootstrap:
 
     def _counts(self, size: int) -> Iterator[Counts]:
         """Give how often each row is in each resample, `[C, size]` at a time."""
-        if size not in self._kept:
-            if (sum(self._kept) + size) * self.resamples > _KEPT:
-                return self._blocks(size)
-            self._kept[size] = list(self._blocks(size))
-        return iter(self._kept[size])
+        if size in self._kept:
+            yield from self._kept[size]
+        elif (sum(self._kept) + size) * self.resamples > _KEPT:
+            yield from self._blocks(size)
+        else:
+            drawn = []
+            for counts in self._blocks(size):
+                drawn.append(counts)
+                yield counts
+            self._kept[size] = drawn
 
     def _blocks(self, size: int) -> Iterator[Counts]:
         """Put drawn counts together, as many as are worked on at a time."""

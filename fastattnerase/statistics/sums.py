@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastattnerase.statistics.resampled import Counts, Floats
 
@@ -16,7 +17,7 @@ class Sums:
     half the time and is exact as long as no sum exceeds 2^24.
 
     Args:
-        columns: `[N, S]` float64.
+        *columns: `[N, S]` float64; several matrices are taken side by side.
 
     Example:
         >>> import numpy as np
@@ -26,15 +27,22 @@ class Sums:
         [[2.0, 1.0, 2.0], [3.0, 0.75, 3.0]]
     """
 
-    def __init__(self, columns: Floats) -> None:
-        rows = np.ascontiguousarray(columns.T)  # [S, N]
+    def __init__(self, *columns: Floats) -> None:
+        size = len(columns[0])
         known: dict[bytes, int] = {}
-        place = [known.setdefault(row.tobytes(), len(known)) for row in rows]
-        distinct = rows[np.unique(place, return_index=True)[1]]  # [K, N], in order of appearance
-        whole = ((distinct == np.rint(distinct)) & (np.abs(distinct) <= _EXACT)).all(axis=1)  # [K]
-        self._whole = distinct[whole].astype(np.float32).T
+        distinct: list[Floats] = []  # [N] each, in order of appearance
+        place = []
+        for row in (row for part in columns for row in part.T):
+            place.append(known.setdefault(row.tobytes(), len(known)))
+            if len(known) > len(distinct):
+                distinct.append(np.ascontiguousarray(row))
+        whole = np.array([_is_whole(row) for row in distinct], dtype=bool)  # [K]
+        singles = [row.astype(np.float32) for row, exact in zip(distinct, whole, strict=True)
+                   if exact]  # fmt: skip
+        others = [row for row, exact in zip(distinct, whole, strict=True) if not exact]
+        self._whole: NDArray[np.float32] = np.array(singles, dtype=np.float32).reshape(-1, size).T
         self._largest = float(np.abs(self._whole).max(initial=0.0))
-        self._others = distinct[~whole].T
+        self._others: Floats = np.array(others, dtype=np.float64).reshape(-1, size).T
         order = np.concatenate([np.flatnonzero(whole), np.flatnonzero(~whole)])
         self._place = np.argsort(order)[place]  # [S], in the sums of whole ones and of others
 
@@ -42,6 +50,15 @@ class Sums:
         """Add up every column, `[C, S]`, each row as often as it counts in `counts`, `[C, N]`."""
         rows = int(counts.sum(axis=1, dtype=np.int64).max(initial=0))
         exact = rows * self._largest <= _EXACT
-        whole = counts.astype(np.float32 if exact else np.float64) @ self._whole  # [C, K]
+        whole = (
+            counts.astype(np.float32) @ self._whole
+            if exact
+            else counts.astype(np.float64) @ self._whole
+        )  # [C, K]
         others = counts.astype(np.float64) @ self._others
         return np.concatenate([whole, others], axis=1)[:, self._place]
+
+
+def _is_whole(row: Floats) -> bool:
+    """Say whether all are whole numbers that float32 holds."""
+    return bool(((row == np.rint(row)) & (np.abs(row) <= _EXACT)).all())

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fastattnerase import threads
 from fastattnerase.statistics import bootstrap, resampled, together
 from fastattnerase.statistics.bootstrap import Bootstrap, Estimate
-from fastattnerase.statistics.resampled import SUMMARY
+from fastattnerase.statistics.resampled import SUMMARY, Means, Summary
 from fastattnerase.statistics.together import Later
 
 
@@ -154,3 +155,21 @@ def test_means_of_columns() -> None:
     assert found[1].value == 0.5
     assert found[1].low == pytest.approx(0.0, abs=0.26)
     assert Bootstrap(seed=0).means(np.zeros((0, 2))) == [Estimate(None, None, None)] * 2
+
+
+def test_threads_change_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More counts than are worked on at a time: several blocks, of which each thread takes some."""
+    sample = np.random.default_rng(0).normal(size=(3000, 2))
+    assert len(sample) * 2000 > bootstrap._BLOCK
+
+    def found() -> list[list[Estimate]]:
+        own = Bootstrap(seed=3, resamples=2000)
+        wanted = [Summary(sample), Means(sample)]
+        drawn = own.intervals(wanted, len(sample))
+        assert own.intervals(wanted, len(sample)) == drawn  # of resamples that were kept
+        return drawn
+
+    monkeypatch.setattr(threads, "cores", lambda: 3)
+    with_threads = found()
+    monkeypatch.setattr(threads, "cores", lambda: 1)
+    assert found() == with_threads

@@ -30,5 +30,13 @@ def test_columns_keep_their_places_and_alike_ones_have_one_sum() -> None:
     assert np.allclose(found, counts.astype(np.float64) @ columns, rtol=1e-13, atol=0)
 
 
+def test_matrices_side_by_side_are_one() -> None:
+    chance = np.random.default_rng(2)
+    first, second = chance.random((20, 3)), chance.integers(0, 9, (20, 2)).astype(np.float64)
+    counts = chance.integers(0, 3, (4, 20)).astype(np.uint8)
+    together = Sums(np.concatenate([first, second], axis=1)).of(counts)
+    assert Sums(first, second).of(counts).tolist() == together.tolist()
+
+
 def test_no_columns() -> None:
     assert Sums(np.zeros((3, 0))).of(np.ones((2, 3), dtype=np.uint8)).shape == (2, 0)

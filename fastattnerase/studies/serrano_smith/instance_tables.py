@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from fastattnerase.choices import CurveName
@@ -14,6 +15,7 @@ with needs("text"):
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
+_SMALL = 8 << 20  # bytes of a file whose table is kept in memory
 
 INSTANCES = pa.schema(
     [
@@ -169,14 +171,46 @@ def holds(folder: Path, table: str, column: str) -> bool:
 def read_columns(
     folder: Path, table: str, columns: list[str], ranking: str | None = None
 ) -> pd.DataFrame:
-    """Read columns of a table, of one ranking; part by part, so that no more is in memory."""
-    parts = [SCHEMAS[table].empty_table().select(columns)]
-    with pq.ParquetFile(folder / f"{table}.parquet") as file:
+    """Read columns of a table, of one ranking.
+
+    A small table is kept in memory, for rankings and columns are asked for one after another; of a
+    large one no more than a part is there at a time.
+    """
+    path = folder / f"{table}.parquet"
+    about = path.stat()
+    empty = SCHEMAS[table].empty_table().select(columns)
+    if about.st_size <= _SMALL:
+        kept = _kept(path, about.st_mtime_ns, about.st_size)
+        frame: pd.DataFrame = pa.concat_tables([empty, kept(ranking, columns)]).to_pandas()
+        return frame
+    parts = [empty]
+    with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
             wanted = columns if ranking is None else [*columns, "ranking"]
             part = file.read_row_group(group, wanted, use_threads=False)
             if ranking is not None:
                 part = part.filter(pc.equal(part["ranking"], ranking))
             parts.append(part.select(columns))
-    frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
+    frame = pa.concat_tables(parts).to_pandas()
     return frame
+
+
+class _Kept:
+    """A table in memory, with the rows of each ranking once they were asked for."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._of: dict[str | None, pa.Table] = {None: table}
+
+    def __call__(self, ranking: str | None, columns: list[str]) -> pa.Table:
+        """Give columns of the rows of a ranking, or of all rows."""
+        if ranking not in self._of:
+            every = self._of[None]
+            self._of[ranking] = every.filter(pc.equal(every["ranking"], ranking))
+        return self._of[ranking].select(columns)
+
+
+@lru_cache(maxsize=2)
+def _kept(path: Path, modified: int, size: int) -> _Kept:
+    """Read a file as it was when it was last modified and of this size."""
+    with pq.ParquetFile(path) as file:
+        return _Kept(file.read(use_threads=False))
