@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -301,13 +301,14 @@ def _classified(
     for document, slots, variants in plans:
         waiting.append((document, slots, len(variants)))
         starts = list(accumulate(document.sentence_lengths.tolist(), initial=0))[:-1]
-        query = 0 if document.query_ids is None else len(document.query_ids)
+        masks = context.masks(document)
         for bits in variants:
             kept = np.unpackbits(np.frombuffer(bits, np.uint8), count=len(document)).astype(bool)
-            own = max(1, int(kept.sum()) + query)
+            left = _left_of(document, kept, starts, masks)
+            own = max(1, context.size_of(left))
             if batch and size + own > context.words:
                 classify()
-            batch.append(_left_of(document, kept, starts))
+            batch.append(left)
             size += own
         while waiting and len(found) >= waiting[0][2]:
             whose, which, number = waiting.pop(0)
@@ -320,8 +321,14 @@ def _classified(
         del found[:number]
 
 
-def _left_of(document: Document, kept: Bools, starts: list[int]) -> Document:
-    """Give what a model reads of a document of which only some words are left, `[n]`."""
+def _left_of(document: Document, kept: Bools, starts: list[int], masks: Ints | None) -> Document:
+    """Give what a model reads of a document of which only some words are left, `[n]`.
+
+    With `masks`, `[n]`, these stand in the places of the others.
+    """
+    if masks is not None:
+        ids = np.where(kept, document.token_ids, masks)
+        return replace(document, token_ids=ids, tokens=[], sentences=[], spans=None)
     sentences = (
         np.add.reduceat(kept, starts, dtype=np.int64) if starts else document.sentence_lengths
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fastattnerase.batch import AttentionBatch
@@ -15,11 +17,14 @@ from fastattnerase.data.documents import Document
 from fastattnerase.huggingface.config import TransformerConfig
 from fastattnerase.huggingface.families import family_of
 from fastattnerase.huggingface.layer import LastLayer, merged, projected
+from fastattnerase.huggingface.methods import score
 from fastattnerase.huggingface.words import Pieces, fitted
 from fastattnerase.models.base import evaluating
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.packed import offsets_of
 from fastattnerase.saliency.batches import MAX_BYTES, words_in
+from fastattnerase.saliency.context import MethodContext, Scored
+from fastattnerase.saliency.registry import Method
 
 _TOLERANCE = 1e-5  # of logits that are computed from the last layer's parts
 _WASTE = 1.25  # positions of a padded batch, over those that are texts', at most
@@ -130,6 +135,38 @@ class TransformerClassifier(nn.Module):
         pieces = sum(len(self.words.pieces(index)) for index in document.token_ids.tolist())
         return pieces + self.words.special
 
+    def masks(self, document: Document) -> NDArray[np.int64] | None:
+        """Give what stands for erased words where erasing masks them; None where it removes."""
+        if self.config.erasure == "remove":
+            return None
+        own = [self.words.masked(index) for index in document.token_ids.tolist()]
+        return np.array(own, dtype=np.int64)
+
+    def baseline(self, name: str) -> int:
+        """Give the piece that pads (`padding`) or stands for what is unknown (`unknown`).
+
+        Raises:
+            ModelError: the tokenizer has none.
+        """
+        tokenizer = self.words.tokenizer
+        found = tokenizer.pad_token_id if name == "padding" else tokenizer.unk_token_id
+        if found is None:
+            raise ModelError(
+                f"baseline: given {name} with {type(tokenizer).__name__}, which has no such token, "
+                "needed zero"
+            )
+        return int(found)
+
+    def scored(
+        self,
+        method: Method,
+        context: MethodContext,
+        dataset: Dataset,
+        options: Mapping[str, Any],
+    ) -> Iterator[Scored]:
+        """Score the words of documents by a saliency method: see `methods.score`."""
+        return score(self, method, context, dataset, options)
+
     def logits(self, embeddings: Tensor, batch: DocumentBatch) -> Tensor:
         """Compute the logits `[B, C]` of texts whose pieces have these vectors `[P, E]`.
 
@@ -193,6 +230,8 @@ class TransformerClassifier(nn.Module):
         batch_tokens: int = 8192,
         max_bytes: int = MAX_BYTES,
         device: torch.device | str | None = None,
+        unit: Literal["words", "pieces"] | None = None,
+        special: Literal["kept", "items"] | None = None,
     ) -> Iterator[tuple[AttentionBatch, Tensor]]:
         """Stream what the last layer's attention sees at the classifying position.
 
@@ -207,6 +246,7 @@ class TransformerClassifier(nn.Module):
             max_bytes: memory of a pass through the model, estimated. Texts of similar length are
                 padded together.
             device: where to compute, the model moves there; default: where the model is.
+            unit, special: what an item is, instead of as the model's configuration says.
 
         Yields:
             A batch with the documents' ids, values `[T, H, d]`, scores `[T, H]` and the rest of
@@ -219,22 +259,27 @@ class TransformerClassifier(nn.Module):
             self.to(device)
         on = next(self.model.parameters()).device
         most = words_in(self.model, max_bytes)
+        config = replace(
+            self.config, unit=unit or self.config.unit, special=special or self.config.special
+        )
         for documents in _in_order(dataset, batch_tokens, self.size_of):
             batch = collate(documents).to(on)
             with evaluating(self):
-                yield self._attended(batch, most)
+                yield self._attended(batch, most, config)
 
     def attention_batches(self, dataset: Dataset, **options: Any) -> Iterator[AttentionBatch]:
         """Stream what the last layer's attention sees: `attention_outputs` without the logits."""
         for batch, _ in self.attention_outputs(dataset, **options):
             yield batch
 
-    def _attended(self, batch: DocumentBatch, most: int) -> tuple[AttentionBatch, Tensor]:
+    def _attended(
+        self, batch: DocumentBatch, most: int, config: TransformerConfig
+    ) -> tuple[AttentionBatch, Tensor]:
         """Take the last layer apart for a batch of texts."""
         embeddings, lengths = self.embed(batch), self.pieces_of(batch)
         own_rows, own_values, own_scores, own_items = [], [], [], []
         residual, logits = [], []
-        items, offsets = self._items(batch)  # of each position of each text, [B + 1]
+        items, offsets = self._items(batch, config)  # of each position of each text, [B + 1]
         for rows, inputs, mask in self._padded(embeddings, lengths, most):
             states, given = self._states(inputs, mask)  # [b, L, hidden], [b, C]
             values, scores = projected(self.family, states)
@@ -275,19 +320,24 @@ class TransformerClassifier(nn.Module):
             hook.remove()
         return found[-1], logits
 
-    def _items(self, batch: DocumentBatch) -> tuple[list[Tensor], Tensor]:
+    def _items(
+        self, batch: DocumentBatch, config: TransformerConfig
+    ) -> tuple[list[Tensor], Tensor]:
         """Say which item each position of each text belongs to; and where texts' items begin."""
         _, counts = self.words.expanded(batch.token_ids)  # [T]
         before, after = len(self.words.before), len(self.words.after)
-        extra = 1 if self.keeps_last else before + after
-        offsets = offsets_of(batch.document_lengths + extra)  # [B + 1]
+        keeps, merges = config.special == "kept", config.unit == "words"
+        own_items = batch.document_lengths if merges else self.pieces_of(batch)  # [B]
+        offsets = offsets_of(own_items + (1 if keeps else before + after))  # [B + 1]
         found = []
         parts = torch.split(counts, batch.document_lengths.tolist())
         for start, own in zip(offsets.tolist(), parts, strict=False):
-            n = len(own)
             device = own.device
-            words = torch.arange(n, device=device).repeat_interleave(own)  # [p]
-            if self.keeps_last:
+            n = len(own) if merges else int(own.sum())
+            words = torch.arange(n, device=device)
+            if merges:
+                words = words.repeat_interleave(own)  # [p]
+            if keeps:
                 ahead, behind = [torch.full((k,), n, device=device) for k in (before, after)]
             else:
                 ahead, words = torch.arange(before, device=device), words + before

@@ -73,6 +73,11 @@ class Pieces:
         """Give the same tokenizer's pieces without the words that were asked for so far."""
         return Pieces(self.tokenizer)
 
+    def __contains__(self, word: str) -> bool:
+        """Whether a word is one piece that the tokenizer knows."""
+        index = self.indices([word])[0]
+        return index < self._size and index != self.tokenizer.unk_token_id
+
     def to_dict(self) -> dict[str, Any]:
         """Say which tokenizer it is, for records."""
         return {

@@ -72,15 +72,26 @@ def _weights_and_gradient(batch: AttentionBatch, target: Tensor) -> tuple[Tensor
         else:
             rows = torch.arange(len(batch), device=pooled.device)
             logits = batch.call_head(pooled[:, None], rows).double()  # [b, C]
-        # From differences of logits: 1 − p_c would cancel where a model is sure.
-        column = target[:, None]  # [b, 1]
-        ratios = (logits - logits.gather(1, column)).detach().exp()  # [b, C], p_k / p_c
-        p = ratios / ratios.sum(1, keepdim=True)  # [b, C]
-        own = p.gather(1, column)  # [b, 1]
-        others = p.scatter(1, column, 0.0)  # [b, C]
-        cotangent = -own * others  # [b, C]
-        cotangent = cotangent.scatter(1, column, own * others.sum(1, keepdim=True))
         if len(free) == 0:
             return weights, torch.zeros_like(weights)
-        [gradient] = torch.autograd.grad(logits, free, cotangent)
+        [gradient] = torch.autograd.grad(logits, free, slope_of(logits.detach(), target))
     return weights, gradient
+
+
+def slope_of(logits: Tensor, target: Tensor) -> Tensor:
+    """Compute `∂p_c / ∂z`, from differences of logits: `1 − p_c` would cancel where one is sure.
+
+    Args:
+        logits: `[b, C]`.
+        target: `[b]`, int64, the class `c` of each.
+
+    Returns:
+        `[b, C]`: `−p_c p_k`, and `p_c Σ_{k≠c} p_k` of class `c`.
+    """
+    column = target[:, None]  # [b, 1]
+    ratios = (logits - logits.gather(1, column)).exp()  # [b, C], p_k / p_c
+    p = ratios / ratios.sum(1, keepdim=True)  # [b, C]
+    own = p.gather(1, column)  # [b, 1]
+    others = p.scatter(1, column, 0.0)  # [b, C]
+    slope = -own * others  # [b, C]
+    return slope.scatter(1, column, own * others.sum(1, keepdim=True))

@@ -59,12 +59,23 @@ def words_in(
     return max(1, max_bytes // of_word(model))
 
 
-def in_batches(documents: Iterable[tuple[T, Document]], words: int) -> Iterator[list[Any]]:
+def words_of(document: Document) -> int:
+    """Count what a model reads of a document: its words and those of its query."""
+    query = document.query_ids
+    return len(document) + (0 if query is None else len(query))
+
+
+def in_batches(
+    documents: Iterable[tuple[T, Document]],
+    words: int,
+    size_of: Callable[[Document], int] = words_of,
+) -> Iterator[list[Any]]:
     """Cut documents, each with what belongs to it, into batches of at most so many words.
 
     Args:
         documents: pairs; a document of more words makes a batch of its own.
         words: of a batch, those of queries included; an empty document counts as one.
+        size_of: counts a document's.
 
     Yields:
         Lists of pairs, in order.
@@ -72,8 +83,7 @@ def in_batches(documents: Iterable[tuple[T, Document]], words: int) -> Iterator[
     batch: list[tuple[T, Document]] = []
     found = 0
     for pair in documents:
-        query = pair[1].query_ids
-        size = max(1, len(pair[1]) + (0 if query is None else len(query)))
+        size = max(1, size_of(pair[1]))
         if batch and found + size > words:
             yield batch
             batch, found = [], 0

@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fastattnerase.data.dataset import Dataset, DocumentBatch
 from fastattnerase.data.documents import Document
 from fastattnerase.models.base import AttentionClassifier, evaluating
 from fastattnerase.models.errors import ModelError
-from fastattnerase.saliency.batches import bytes_of_word, differentiable, in_batches, words_in
+from fastattnerase.saliency.batches import (
+    bytes_of_word,
+    differentiable,
+    in_batches,
+    words_in,
+    words_of,
+)
 
+if TYPE_CHECKING:
+    from fastattnerase.saliency.registry import Method
+
+Ints = NDArray[np.int64]
 Output = Literal["logit", "probability", "margin"]
 Target = Literal["decision", "label"] | int | Tensor | Sequence[int]
 
@@ -33,6 +45,35 @@ class SaliencyModel(Protocol):
 
         `[B, 1]` or `[B]`: one logit `z` for two classes, `p_1 = 1 / (1 + exp(-z))`.
         """
+
+
+@runtime_checkable
+class OfPieces(Protocol):
+    """A model whose words are of several pieces, each with a vector: a transformer.
+
+    It says itself what methods do to words, and what erasing one of the input does.
+    """
+
+    def pieces_of(self, batch: DocumentBatch) -> Tensor:
+        """Count the pieces of each text of a batch: `[B]`, int64."""
+
+    def size_of(self, document: Document) -> int:
+        """Count what a pass over a document has, in pieces."""
+
+    def masks(self, document: Document) -> Ints | None:
+        """Give `token_ids` in which every word is masked; None where erased words are left out."""
+
+    def baseline(self, name: str) -> int:
+        """Give the piece of the baseline `padding` or `unknown`."""
+
+    def scored(
+        self,
+        method: Method,
+        context: MethodContext,
+        dataset: Dataset,
+        options: Mapping[str, Any],
+    ) -> Iterator[Scored]:
+        """Score the words of documents by a method."""
 
 
 class Scored(NamedTuple):
@@ -66,6 +107,7 @@ class MethodContext:
         words: how many words a pass may have, by `max_bytes`.
         one_logit: whether the model has one logit for two classes: known of another model than the
             package's once `logits` has run.
+        of_pieces: the model, where its words are of several pieces.
     """
 
     given: Any
@@ -77,12 +119,15 @@ class MethodContext:
     device: torch.device = field(init=False)
     words: int = field(init=False)
     one_logit: bool = field(init=False, default=False)
+    of_pieces: OfPieces | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.module = _module_of(self.given)
         first = next(self.module.parameters(), None)
         self.device = torch.device("cpu") if first is None else first.device
         self.words = words_in(self.module, self.max_bytes, self.bytes_of_word)
+        if isinstance(self.given, OfPieces):
+            self.of_pieces = self.given
         if isinstance(self.given, AttentionClassifier):
             self.one_logit = self.given.config.head == "sigmoid"
 
@@ -107,6 +152,8 @@ class MethodContext:
         """
         words: Tensor = self.given.embed(batch)
         items = len(batch.token_ids)
+        if self.of_pieces is not None:
+            items = int(self.of_pieces.pieces_of(batch).sum())
         if not _is_floating(words) or words.ndim != 2 or len(words) != items:
             raise ModelError(
                 f"model: given {_told(words)} by embed, needed floating numbers [{items}, E], a "
@@ -194,7 +241,15 @@ class MethodContext:
         self, documents: Iterable[tuple[T, Document]]
     ) -> Iterator[list[tuple[T, Document]]]:
         """Cut documents, each with what belongs to it, into batches of at most `words` words."""
-        return in_batches(documents, self.words)
+        return in_batches(documents, self.words, self.size_of)
+
+    def size_of(self, document: Document) -> int:
+        """Count the words of a document, those of a query included; of a transformer its pieces."""
+        return words_of(document) if self.of_pieces is None else self.of_pieces.size_of(document)
+
+    def masks(self, document: Document) -> Ints | None:
+        """Give what stands in the places of erased words; None where they are left out."""
+        return None if self.of_pieces is None else self.of_pieces.masks(document)
 
     def applying(self) -> AbstractContextManager[None]:
         """Run without dropout and gradients; leave the model's modes as they were found."""
@@ -215,8 +270,7 @@ class MethodContext:
             ModelError: naming the document and what it needs.
         """
         for place, document in enumerate(dataset):
-            query = document.query_ids
-            words = len(document) + (0 if query is None else len(query))
+            words = self.size_of(document)
             if words > self.words:
                 raise ModelError(
                     f"max_bytes: given {self.max_bytes:,}, needed at least "

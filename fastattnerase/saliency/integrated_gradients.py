@@ -152,6 +152,8 @@ def _index_of(
         return vocabulary.indices([word])[0]
     if baseline == "zero":
         return None
+    if baseline in ("padding", "unknown") and context.of_pieces is not None:
+        return context.of_pieces.baseline(baseline)
     if baseline == "padding":
         return Vocabulary.PADDING
     if baseline != "unknown":

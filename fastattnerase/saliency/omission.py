@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -39,7 +40,7 @@ def score(
     whole: Tensor | None = None  # [C], the logits of the document as it is
     target = torch.zeros(0)  # [1]
     found: list[Tensor] = []
-    for pairs in context.batches(_variants(dataset)):
+    for pairs in context.batches(_variants(context, dataset)):
         batch = collate([variant for _, variant in pairs]).to(context.device)
         with context.applying():
             every = context.logits(context.embed(batch), batch)  # [M, C]
@@ -69,11 +70,20 @@ def _change(
     return context.value(whole, target) - context.value(without, target.expand(len(without)))
 
 
-def _variants(dataset: Dataset) -> Iterator[tuple[tuple[int, int], Document]]:
+def _variants(
+    context: MethodContext, dataset: Dataset
+) -> Iterator[tuple[tuple[int, int], Document]]:
     """List each document, then without each of its words; its place, and how many follow."""
     for place, document in enumerate(dataset):
         n = len(document)
         yield (place, n), document
+        masks = context.masks(document)
+        if masks is not None:
+            for word in range(n):
+                own = document.token_ids.copy()
+                own[word] = masks[word]
+                yield (place, n - 1 - word), replace(document, token_ids=own, spans=None)
+            continue
         ids, tokens = document.token_ids, document.tokens
         sentences = np.repeat(
             np.arange(len(document.sentence_lengths)), document.sentence_lengths

@@ -93,7 +93,7 @@ def attribute(
     context.require_room(dataset)
     devices = [context.device] if context.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        found = list(chosen(context, dataset, **given))
+        found = list(_scored(context, chosen, dataset, given))
     return _collect(found, chosen, context, dataset, given)
 
 
@@ -153,7 +153,16 @@ def stream(
     context: MethodContext, dataset: Dataset, method: str, **options: Any
 ) -> Iterator[Scored]:
     """Score documents one after another, without holding more than a batch's scores."""
-    return find_method(method)(context, dataset, **options)
+    return _scored(context, find_method(method), dataset, options)
+
+
+def _scored(
+    context: MethodContext, method: Method, dataset: Dataset, options: dict[str, Any]
+) -> Iterator[Scored]:
+    """Run a method on documents, or let a model whose words are of pieces run it."""
+    if context.of_pieces is not None:
+        return context.of_pieces.scored(method, context, dataset, options)
+    return method(context, dataset, **options)
 
 
 def _collect(
