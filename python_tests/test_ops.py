@@ -467,7 +467,7 @@ def test_all_public_names_exist():
 DOCUMENTED = [
     "batch", "head", "status", "backends", "hooks", "ops.functions", "ops.results", "ops.sweeps",
     "ops.permute", "ops.thresholds", "ops.envelope", "ops.shapley", "ops.sufficient",
-    "ops.greedy",
+    "ops.greedy", "ops.groups",
 ]  # fmt: skip
 
 

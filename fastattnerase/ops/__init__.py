@@ -9,6 +9,7 @@ from fastattnerase.ops.functions import (
     reweigh,
 )
 from fastattnerase.ops.greedy import GreedyOrder, greedy_order
+from fastattnerase.ops.groups import Groups, group_items
 from fastattnerase.ops.permute import permute
 from fastattnerase.ops.results import (
     ItemErasure,
@@ -25,6 +26,7 @@ from fastattnerase.ops.thresholds import ThresholdCrossing, cross_threshold
 __all__ = [
     "Envelope",
     "GreedyOrder",
+    "Groups",
     "ItemErasure",
     "MinimalFlipSet",
     "PermutedWeights",
@@ -38,6 +40,7 @@ __all__ = [
     "erase_each",
     "erase_prefixes",
     "greedy_order",
+    "group_items",
     "minimal_flip_set",
     "minimal_sufficient_set",
     "permute",

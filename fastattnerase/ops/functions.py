@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.choices import BackendName, CurveName, Directions
+from fastattnerase.ops.groups import group_items
 from fastattnerase.ops.library import reweigh_op
 from fastattnerase.ops.plan import RankingLike, plan_rankings
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure
@@ -23,6 +24,7 @@ def rank(
     *,
     seed: int = 0,
     order: int = 0,
+    groups: Tensor | None = None,
     backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
@@ -36,6 +38,7 @@ def rank(
             see `register_ranking`, or "module:name"), or ranking scores [T], any float type.
         seed: of the ranking "random", 0 … 2^63 - 1.
         order: the number of the random order, 0 or more.
+        groups: as of `erase_prefixes`; the order is then one of groups, [G].
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
@@ -72,6 +75,9 @@ def rank(
     check_batch(batch)
     if order < 0:
         raise ValueError(f"order: given {order}, needed 0 or more")
+    if groups is not None:
+        batch, made = group_items(batch, groups)
+        (ranking,) = made.of_groups((ranking,))
     plan = plan_rankings(batch, (ranking,), 1, first_random=order)
     out = run(batch, plan, BIT["order"], seed, False, backend, validate, max_bytes)
     assert out.order is not None
@@ -89,6 +95,7 @@ def erase_prefixes(
     weights: bool = False,
     seed: int = 0,
     random_orders: int = 1,
+    groups: Tensor | None = None,
     backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
@@ -114,6 +121,11 @@ def erase_prefixes(
         weights: whether the normalised attention weights are returned too.
         seed: of the ranking "random", 0 … 2^63 - 1.
         random_orders: how many rows the ranking "random" stands for, 1 or more.
+        groups: what is erased together (sentences, regions, the pieces of a word): the group of
+            each item, [T], int64, as of `group_items`. Everything then counts groups, `T` too:
+            "attention" goes by a group's mass, the other names by the group's value and weight;
+            ranking scores of items [T] are summed over each group, scores and orders of groups [G]
+            are taken as they are.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
@@ -148,6 +160,7 @@ def erase_prefixes(
         weights=weights,
         seed=seed,
         random_orders=random_orders,
+        groups=groups,
         single=False,
         minimal=False,
         backend=backend,
@@ -160,6 +173,7 @@ def erase_each(
     batch: AttentionBatch,
     *,
     kl: bool = False,
+    groups: Tensor | None = None,
     backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
@@ -169,6 +183,7 @@ def erase_each(
     Args:
         batch: B instances of T items in all.
         kl: whether KL(without the item ‖ original) is returned too, natural logarithm.
+        groups: as of `erase_prefixes`: every group alone is erased, and `T` counts groups.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
@@ -195,6 +210,7 @@ def erase_each(
         (),
         single=True,
         single_kl=kl,
+        groups=groups,
         minimal=False,
         backend=backend,
         validate=validate,
@@ -205,7 +221,11 @@ def erase_each(
 
 
 def minimal_flip_set(
-    batch: AttentionBatch, *, backend: BackendName = "auto", validate: bool | None = None
+    batch: AttentionBatch,
+    *,
+    groups: Tensor | None = None,
+    backend: BackendName = "auto",
+    validate: bool | None = None,
 ) -> MinimalFlipSet:
     """Find the smallest set of items whose erasure changes the decision, exactly.
 
@@ -214,6 +234,7 @@ def minimal_flip_set(
 
     Args:
         batch: B instances of T items in all, with a linear head and one attention head.
+        groups: as of `erase_prefixes`: the fewest groups, and `T` counts groups.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
 
@@ -235,9 +256,15 @@ def minimal_flip_set(
     >>> result = fae.minimal_flip_set(batch)
     >>> result.size.tolist(), result.order.tolist()
     ([1], [0, 2, 1])
+
+    Of the pieces of a word, 0 and 2, and another:
+
+    >>> result = fae.minimal_flip_set(batch, groups=torch.tensor([5, 8, 5]))
+    >>> result.size.tolist(), result.groups.first(result.order, result.size).tolist()
+    ([1], [True, False, True])
     """
     result = sweep(
-        batch, (), single=False, minimal=True, backend=backend, validate=validate
+        batch, (), groups=groups, single=False, minimal=True, backend=backend, validate=validate
     ).minimal
     assert result is not None
     return result

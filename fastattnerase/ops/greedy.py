@@ -11,6 +11,7 @@ from fastattnerase.batch import AttentionBatch
 from fastattnerase.choices import BackendName
 from fastattnerase.exact_problems import GreedyOutputs
 from fastattnerase.ops.exact_library import greedy_op
+from fastattnerase.ops.groups import Groups, group_items
 from fastattnerase.ops.results import _Record, _table
 from fastattnerase.ops.terms import terms_of
 
@@ -33,6 +34,8 @@ class GreedyOrder(_Record):
         label: [B], int64: the original decision, -1 where something is not finite.
         status: [B], int64: bits of `Status`.
         offsets: [B + 1], int64: where each instance's items begin.
+        groups: which items each group holds, a `Groups`, where groups were removed, which `T`,
+            orders and numbers then count; else None.
     """
 
     order: Tensor
@@ -41,6 +44,7 @@ class GreedyOrder(_Record):
     label: Tensor
     status: Tensor
     offsets: Tensor
+    groups: Groups | None = None
 
     def to_pandas(self) -> object:
         """Make a table with a row per instance.
@@ -68,6 +72,7 @@ def greedy_order(
     *,
     steps: int | None = None,
     until_flip: bool = False,
+    groups: Tensor | None = None,
     backend: BackendName = "auto",
     validate: bool | None = None,
 ) -> GreedyOrder:
@@ -82,6 +87,7 @@ def greedy_order(
         batch: B instances of T items in all, with a linear head and one attention head.
         steps: items removed of each instance at most, 0 or more; None: all.
         until_flip: whether to stop at the first flip of the decision (of one output, below 0).
+        groups: as of `erase_prefixes`: whole groups are removed, and `T` counts groups.
         backend: "auto" or the name of one, "cpu" or "reference"; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
 
@@ -107,6 +113,9 @@ def greedy_order(
     """
     if steps is not None and steps < 0:
         raise ValueError(f"steps: given {steps}, needed 0 or more")
+    made = None
+    if groups is not None:
+        batch, made = group_items(batch, groups)
     terms = terms_of(batch, "a greedy order", backend, validate)
     own, empty = terms.margins()  # [T, K], [B, K]
     wins = (terms.rivals() < terms.label[:, None]).long()  # [B, C - 1]
@@ -127,5 +136,5 @@ def greedy_order(
         )
     )
     return GreedyOrder(
-        found.order, found.removed, found.certain, terms.label, terms.status, batch.offsets
+        found.order, found.removed, found.certain, terms.label, terms.status, batch.offsets, made
     )

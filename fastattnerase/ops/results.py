@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fastattnerase.measures.of_sweep import SweepMeasures
     from fastattnerase.measures.thresholds import Preset
     from fastattnerase.ops.envelope import Envelope
+    from fastattnerase.ops.groups import Groups
 
     # A sweep's parts by the options of its call; `Sweep` alone is one with any of them left out.
     SingleT = TypeVar(
@@ -32,7 +33,7 @@ else:
     from typing import TypeVar
 
     # pandas and measures are imported when they are used; hints that are read at run time say Any.
-    DataFrame = Self = SweepMeasures = Preset = Envelope = Any
+    DataFrame = Self = SweepMeasures = Preset = Envelope = Groups = Any
     SingleT = TypeVar("SingleT", covariant=True)
     MinimalT = TypeVar("MinimalT", covariant=True)
 
@@ -127,6 +128,8 @@ class PrefixErasure(_Record):
             are of.
         kept_curves: with direction "both", which erases, as `curves` of the first k items kept;
             else empty.
+        groups: Which items each group holds, a `Groups`, where groups were erased (`groups=…`);
+            else None. Offsets, orders, `n` and prefixes then count groups.
     """
 
     rankings: tuple[str, ...]
@@ -143,6 +146,7 @@ class PrefixErasure(_Record):
     weights: Tensor | None = None
     direction: Direction = "erase"
     kept_curves: dict[str, Tensor] = field(default_factory=dict)
+    groups: Groups | None = None
 
     @property
     def curve_offsets(self) -> Tensor:
@@ -248,6 +252,7 @@ class ItemErasure(_Record):
         status: [B], int64: bits of `Status`.
         offsets: [B + 1], int64: where each instance's items begin.
         kl: [T], real: KL(without the item ‖ original), natural logarithm; None where not asked for.
+        groups: As of `PrefixErasure`: where groups were erased, `T` and positions count them.
     """
 
     flip_label: Tensor
@@ -258,6 +263,7 @@ class ItemErasure(_Record):
     offsets: Tensor
     kl: Tensor | None = None
     _positions: Tensor | None = None  # of a batch that was padded
+    groups: Groups | None = None
 
     @property
     def flip(self) -> Tensor:
@@ -280,7 +286,7 @@ class ItemErasure(_Record):
 
         Columns: instance (the row of the batch), position (the original column in padded input, in
         packed input the place within the instance), status (the instance's), status_names, flip,
-        flip_label, js, label_prob_drop, and kl if asked for.
+        flip_label, js, label_prob_drop, kl if asked for, and of groups their given number, group.
         """
         instance = torch.repeat_interleave(self.offsets.diff(), output_size=len(self.js))  # [T]
         columns = {
@@ -294,6 +300,8 @@ class ItemErasure(_Record):
         }
         if self.kl is not None:
             columns["kl"] = self.kl
+        if self.groups is not None:
+            columns["group"] = self.groups.ids
         return _table(columns)
 
     def __repr__(self) -> str:
@@ -316,6 +324,8 @@ class MinimalFlipSet(_Record):
         label: [B], int64: the original decision, -1 where something is not finite.
         status: [B], int64: bits of `Status`.
         offsets: [B + 1], int64: where each instance's items begin.
+        groups: As of `PrefixErasure`: where groups were erased, `T`, size and order count them, and
+            `groups.first(order, size)` marks the items of the set.
     """
 
     size: Tensor
@@ -324,6 +334,7 @@ class MinimalFlipSet(_Record):
     label: Tensor
     status: Tensor
     offsets: Tensor
+    groups: Groups | None = None
 
     def to_pandas(self) -> DataFrame:
         """Make a table with a row per instance.

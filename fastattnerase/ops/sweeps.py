@@ -13,6 +13,7 @@ from fastattnerase.batch import AttentionBatch
 from fastattnerase.choices import BackendName, CurveName, Directions
 from fastattnerase.ops.callable_head import sweep_callable
 from fastattnerase.ops.direct import nobody_listens
+from fastattnerase.ops.groups import group_items
 from fastattnerase.ops.library import own_scores_op, sweep_function, sweep_op
 from fastattnerase.ops.own_rankings import own_scores
 from fastattnerase.ops.plan import Plan, RankingLike, check_minimal, plan_rankings, why_no_minimal
@@ -99,6 +100,7 @@ def sweep(
     weights: bool = ...,
     seed: int = ...,
     random_orders: int = ...,
+    groups: Tensor | None = ...,
     single: Literal[True] = ...,
     single_kl: bool = ...,
     minimal: Literal[True],
@@ -118,6 +120,7 @@ def sweep(
     weights: bool = ...,
     seed: int = ...,
     random_orders: int = ...,
+    groups: Tensor | None = ...,
     single: Literal[True] = ...,
     single_kl: bool = ...,
     minimal: None = ...,
@@ -137,6 +140,7 @@ def sweep(
     weights: bool = ...,
     seed: int = ...,
     random_orders: int = ...,
+    groups: Tensor | None = ...,
     single: bool = ...,
     single_kl: bool = ...,
     minimal: bool | None = ...,
@@ -155,6 +159,7 @@ def sweep(
     weights: bool = False,
     seed: int = 0,
     random_orders: int = 1,
+    groups: Tensor | None = None,
     single: bool = True,
     single_kl: bool = False,
     minimal: bool | None = None,
@@ -166,7 +171,7 @@ def sweep(
 
     Args:
         batch: B instances of T items in all.
-        rankings, curves, direction, orders, logits, weights, seed, random_orders: as of
+        rankings, curves, direction, orders, logits, weights, seed, random_orders, groups: as of
             `erase_prefixes`.
         single: whether every item is erased alone.
         single_kl: whether `single` has `kl` too, as of `erase_each`; needs `single`.
@@ -246,6 +251,10 @@ def sweep(
         left_out = why_no_minimal(batch)
     if not left_out:
         wants |= _MINIMAL_BITS
+    made = None
+    if groups is not None:
+        batch, made = group_items(batch, groups)
+        rankings = made.of_groups(rankings)
     plan = plan_rankings(batch, rankings, random_orders)
     out = run(batch, plan, wants, seed, direction == "keep", backend, validate, max_bytes)
     kept = None
@@ -267,6 +276,7 @@ def sweep(
         out.weights if out.weights is None or batch.num_heads > 1 else out.weights[:, 0],
         "keep" if direction == "keep" else "erase",
         {} if kept is None else {curve: getattr(kept, f"curve_{curve}") for curve in curves},
+        made,
     )
     items = smallest = None
     if single:
@@ -282,6 +292,7 @@ def sweep(
             offsets,
             out.single_kl,
             batch.padded_positions,
+            made,
         )
     if not left_out:
         assert out.minimal_size is not None
@@ -294,5 +305,6 @@ def sweep(
             out.label,
             out.status,
             offsets,
+            made,
         )
     return Sweep(prefixes, items, smallest, left_out)
