@@ -17,10 +17,10 @@ constexpr double kToBase2 = 1.44269504088896340736;
 template <int S>
 constexpr int kExtraClasses = S > 0 ? S + 1 : 16;  // the label, then the slots
 
-// Logits of every instance relative to the largest, to base 2.
+// Logits relative to the largest, to base 2, in the lanes of Floats.
 template <int S>
 struct Logits {
-  alignas(64) float of[kExtraClasses<S>][kInstances];
+  Floats of[kExtraClasses<S>];
 };
 
 template <int S>
@@ -34,7 +34,8 @@ struct Extras {
   alignas(64) float js[kInstances], kl[kInstances], own[kInstances];
 };
 
-// Sums of the margins of each slot over some items, and their mass, in the lanes of Doubles.
+// Sums of the margins of each slot over some items, and their mass, in the lanes of Doubles: of a
+// register of Floats half.
 template <int S>
 struct Sums {
   Doubles slot[kExtraClasses<S>];
@@ -63,7 +64,7 @@ FAE_INLINE void distances(const SweepParams& p, const Extras<S>& x, const Logits
   for (std::int64_t c = 0; c < C; ++c) {
 #pragma GCC unroll 2
     for (int u = 0; u < U; ++u) {
-      q[u][c] = Exp2(Load<Floats>(t[u].of[c] + l));
+      q[u][c] = Exp2(t[u].of[c]);
       sum[u] = sum[u] + q[u][c];
     }
   }
@@ -77,7 +78,7 @@ FAE_INLINE void distances(const SweepParams& p, const Extras<S>& x, const Logits
 #pragma GCC unroll 2
     for (int u = 0; u < U; ++u) {
       const Floats qc = q[u][c] * scale[u];
-      const Floats log_q = Load<Floats>(t[u].of[c] + l) - log_sum[u];
+      const Floats log_q = t[u].of[c] - log_sum[u];
       const Floats both = qc + Load<Floats>(x.p[c] + l);
       const Floats term = MulAdd(qc, log_q, Load<Floats>(x.p_log_p[c] + l));
       js[u] = js[u] + NegMulAdd(both, log2_of_half(both), term);
@@ -93,56 +94,55 @@ FAE_INLINE void distances(const SweepParams& p, const Extras<S>& x, const Logits
   }
 }
 
-// Calls use(u, l, distances) for two points of all instances.
+// Calls use(u, distances) for two points of the instances from lane l on.
 template <int S, class Use>
 FAE_INLINE void distances_of_pair(const SweepParams& p, const Extras<S>& x, const Logits<S> (&t)[2],
-                                  Use use) {
-  for (int l = 0; l < kInstances; l += kFloats) {
-    if constexpr (Target::kRegisters >= 32) {
-      Distances d[2];
-      distances<S, 2>(p, x, t, l, d);
-      use(0, l, d[0]);
-      use(1, l, d[1]);
-    } else {
-      for (int u = 0; u < 2; ++u) {
-        Distances d[1];
-        distances<S, 1>(p, x, t + u, l, d);
-        use(u, l, d[0]);
-      }
+                                  int l, Use use) {
+  if constexpr (Target::kRegisters >= 32) {
+    Distances d[2];
+    distances<S, 2>(p, x, t, l, d);
+    use(0, d[0]);
+    use(1, d[1]);
+  } else {
+    for (int u = 0; u < 2; ++u) {
+      Distances d[1];
+      distances<S, 1>(p, x, t + u, l, d);
+      use(u, d[0]);
     }
   }
 }
 
 // Logits of the slots relative to the label's become logits of all classes relative to the largest.
 template <int S>
-FAE_INLINE void to_largest(const SweepParams& p, const Doubles (&z)[kExtraClasses<S>], int l,
+FAE_INLINE void to_largest(const SweepParams& p, const WideDoubles (&z)[kExtraClasses<S>],
                            Logits<S>& t) {
   const std::int64_t others = slots<S>(p);
-  Doubles high = Zero<Doubles>();
+  WideDoubles high = Zero<WideDoubles>();
 #pragma GCC unroll 5
   for (std::int64_t s = 0; s < others; ++s) high = Max(high, z[s]);
-  store_rounded(Zero<Doubles>() - high, t.of[0] + l);
+  t.of[0] = DemoteTo(Zero<WideDoubles>() - high);
 #pragma GCC unroll 5
-  for (std::int64_t s = 0; s < others; ++s) store_rounded(z[s] - high, t.of[s + 1] + l);
+  for (std::int64_t s = 0; s < others; ++s) t.of[s + 1] = DemoteTo(z[s] - high);
 }
 
-// Logits where `sum` is taken over the survivors.
+// Logits of the instances from lane l on where sums are taken over the survivors.
 template <int S>
-FAE_INLINE void logits_of_sums(const SweepParams& p, const Extras<S>& x, const Sums<S>& sum, int l,
-                               Logits<S>& t) {
+FAE_INLINE void logits_of_sums(const SweepParams& p, const Extras<S>& x, const Sums<S>& low,
+                               const Sums<S>& high, int l, Logits<S>& t) {
   const std::int64_t others = slots<S>(p);
-  const Doubles scale = Set<Doubles>(-kToBase2) / sum.mass;
-  Doubles z[kExtraClasses<S>];
+  const WideDoubles mass = Combine(low.mass, high.mass);
+  const WideDoubles scale = Set<WideDoubles>(-kToBase2) / mass;
+  WideDoubles z[kExtraClasses<S>];
 #pragma GCC unroll 5
-  for (std::int64_t s = 0; s < others; ++s) z[s] = sum.slot[s] * scale;
-  const auto empty = sum.mass == Zero<Doubles>();
+  for (std::int64_t s = 0; s < others; ++s) z[s] = Combine(low.slot[s], high.slot[s]) * scale;
+  const auto empty = mass == Zero<WideDoubles>();
   if (AnyTrue(empty)) {
 #pragma GCC unroll 5
     for (std::int64_t s = 0; s < others; ++s) {
-      z[s] = IfThenElse(empty, Load<Doubles>(x.bias[s] + l), z[s]);
+      z[s] = IfThenElse(empty, Load<WideDoubles>(x.bias[s] + l), z[s]);
     }
   }
-  to_largest<S>(p, z, l, t);
+  to_largest<S>(p, z, t);
 }
 
 // Sums over items j of the instances from lane l on, for point u where `lanes_of(u, j)` is set.
@@ -183,32 +183,32 @@ template <int S>
 inline __attribute__((noinline)) void prepare_distances(const SweepParams& p, const Block& B,
                                                         Extras<S>& x) {
   const std::int64_t C = slots<S>(p) + 1;
-  const Doubles one = Set<Doubles>(1), to_base_2 = Set<Doubles>(kToBase2);
+  const WideDoubles one = Set<WideDoubles>(1), to_base_2 = Set<WideDoubles>(kToBase2);
   const Log2OfHalf log2_of_half;
-  Logits<S> t[1];
-  for (int l = 0; l < kInstances; l += kDoubles) {
-    const Doubles own = Load<Doubles>(B.own_probability + l);
+  for (int l = 0; l < kInstances; l += kFloats) {
+    const WideDoubles own = Load<WideDoubles>(B.own_probability + l);
     // log of the sum of exp(z_c - z_y), 1 / p_y: a float32 logarithm and one step of Newton's.
-    const Doubles sum = one / own;
-    const Doubles start = (PromoteTo(log2_of_half(DemoteTo(sum))) + one) * Set<Doubles>(kLog2);
-    const Doubles back = Exp(Zero<Doubles>() - start);
-    const Doubles log_sum = start + MulSub(sum, back, one);
-    Doubles z[kExtraClasses<S>];
+    const WideDoubles sum = one / own;
+    const WideDoubles start =
+        (PromoteTo(log2_of_half(DemoteTo(sum))) + one) * Set<WideDoubles>(kLog2);
+    const WideDoubles back = Exp(Zero<WideDoubles>() - start);
+    const WideDoubles log_sum = start + MulSub(sum, back, one);
+    WideDoubles z[kExtraClasses<S>];
     for (std::int64_t c = 0; c < C; ++c) {
-      const Doubles relative = c == 0 ? Zero<Doubles>() : Load<Doubles>(B.relative[c - 1] + l);
-      const Doubles probability = c == 0 ? own : Load<Doubles>(B.probability[c - 1] + l);
-      const Doubles log_p = (relative - log_sum) * to_base_2;
-      const auto rounded = DemoteTo(probability);
-      Store(Max(rounded, Set<Vec<float, kDoubles>>(1e-37f)), x.p[c] + l);
-      store_rounded(probability * log_p, x.p_log_p[c] + l);
-      store_rounded(log_p, x.log_p[c] + l);
+      const WideDoubles relative =
+          c == 0 ? Zero<WideDoubles>() : Load<WideDoubles>(B.relative[c - 1] + l);
+      const WideDoubles probability = c == 0 ? own : Load<WideDoubles>(B.probability[c - 1] + l);
+      const WideDoubles log_p = (relative - log_sum) * to_base_2;
+      Store(Max(DemoteTo(probability), Set<Floats>(1e-37f)), x.p[c] + l);
+      Store(DemoteTo(probability * log_p), x.p_log_p[c] + l);
+      Store(DemoteTo(log_p), x.log_p[c] + l);
       if (c == 0) continue;
-      z[c - 1] = (Load<Doubles>(B.bias[c - 1] + l) - Load<Doubles>(B.own_bias + l)) * to_base_2;
+      z[c - 1] =
+          (Load<WideDoubles>(B.bias[c - 1] + l) - Load<WideDoubles>(B.own_bias + l)) * to_base_2;
       Store(z[c - 1], x.bias[c - 1] + l);
     }
-    to_largest<S>(p, z, l, t[0]);
-  }
-  for (int l = 0; l < kInstances; l += kFloats) {
+    Logits<S> t[1];
+    to_largest<S>(p, z, t[0]);
     Distances d[1];
     distances<S, 1>(p, x, t, l, d);
     Store(d[0].js, x.js + l);
@@ -271,29 +271,34 @@ inline __attribute__((noinline)) void erase_each(const SweepParams& p, const Ext
   alignas(64) float flip_label[kShort][kInstances];
   alignas(64) float js[kShort][kInstances], kl[kShort][kInstances], drop[kShort][kInstances];
   for (std::int64_t i = 0; i < B.items; i += 2) {
-    Logits<S> t[2];
-    for (int l = 0; l < kInstances; l += kDoubles) {
-      const Doubles label = promoted(B.label + l), bias_label = promoted(B.bias_label + l);
-      Sums<S> sum[2];
-      sum_pair<S>(p, B, i, l, sum);
+    for (int l = 0; l < kInstances; l += kFloats) {
+      Sums<S> sum[2][2];  // half by half
 #pragma GCC unroll 2
-      for (int u = 0; u < 2; ++u) {
-        Mask<double, kDoubles> close;
-        Doubles decision = decide<S>(p, B, l, sum[u], &close);
-        B.odd |= BitsFromMask(present_wide(B, i + u, l) & close) << l;
-        decision = IfThenElse(sum[u].mass == Zero<Doubles>(), bias_label, decision);
-        decision = IfThenElse(decision == label, Set<Doubles>(-1), decision);
-        store_rounded(decision, flip_label[i + u] + l);
-        if (distant) logits_of_sums<S>(p, x, sum[u], l, t[u]);
+      for (int h = 0; h < 2; ++h) {
+        const int lane = l + h * kDoubles;
+        const Doubles label = promoted(B.label + lane), bias_label = promoted(B.bias_label + lane);
+        sum_pair<S>(p, B, i, lane, sum[h]);
+#pragma GCC unroll 2
+        for (int u = 0; u < 2; ++u) {
+          Mask<double, kDoubles> close;
+          Doubles decision = decide<S>(p, B, lane, sum[h][u], &close);
+          B.odd |= BitsFromMask(present_wide(B, i + u, lane) & close) << lane;
+          decision = IfThenElse(sum[h][u].mass == Zero<Doubles>(), bias_label, decision);
+          decision = IfThenElse(decision == label, Set<Doubles>(-1), decision);
+          store_rounded(decision, flip_label[i + u] + lane);
+        }
       }
+      if (!distant) continue;
+      Logits<S> t[2];
+#pragma GCC unroll 2
+      for (int u = 0; u < 2; ++u) logits_of_sums<S>(p, x, sum[0][u], sum[1][u], l, t[u]);
+      distances_of_pair<S>(p, x, t, l,
+                           [&](int u, const Distances& d) __attribute__((always_inline)) {
+                             Store(d.js, js[i + u] + l);
+                             Store(d.kl, kl[i + u] + l);
+                             Store(Load<Floats>(x.p[0] + l) - d.own, drop[i + u] + l);
+                           });
     }
-    if (!distant) continue;
-    distances_of_pair<S>(p, x, t,
-                         [&](int u, int l, const Distances& d) __attribute__((always_inline)) {
-                           Store(d.js, js[i + u] + l);
-                           Store(d.kl, kl[i + u] + l);
-                           Store(Load<Floats>(x.p[0] + l) - d.own, drop[i + u] + l);
-                         });
   }
   for (std::int64_t l = 0; l < B.count; ++l) {
     const std::int64_t to = B.first[l], n = static_cast<std::int64_t>(B.n[l]);
@@ -308,58 +313,76 @@ inline __attribute__((noinline)) void erase_each(const SweepParams& p, const Ext
   }
 }
 
+// Writes the points of ranking r, item by item to the place of its rank, and behind them the one
+// where nothing survives.
+template <class T>
+inline void write_curve(const SweepParams& p, const Block& B, std::int64_t r,
+                        const std::int32_t (&place)[kShort][kInstances],
+                        const T (&points)[kShort][kInstances], const T (&nothing)[kInstances],
+                        T* to) {
+  if (to == nullptr) return;
+  for (std::int64_t l = 0; l < B.count; ++l) {
+    const auto n = static_cast<std::int64_t>(B.n[l]);
+    T* const at = to + r * (p.T + p.B) + B.first[l] + B.index[l];
+    for (std::int64_t i = 0; i < n; ++i) at[place[i][l]] = points[i][l];
+    at[n] = nothing[l];
+  }
+}
+
 // The curves of ranking r.
 template <int S>
 inline __attribute__((noinline)) void draw_curves(const SweepParams& p, const Block& B,
                                                   const Extras<S>& x, std::int64_t r) {
   const bool distant = wants_distances(p);
-  float* const to_js = static_cast<float*>(p.curve_js);
-  float* const to_kl = static_cast<float*>(p.curve_kl);
-  float* const to_own = static_cast<float*>(p.curve_label_prob);
   // At an item's rank.
   alignas(64) double masses[kShort][kInstances];
   alignas(64) float js[kShort][kInstances], kl[kShort][kInstances], own[kShort][kInstances];
+  // The ranks beside doubles, since every pair of items compares them, and as places.
+  alignas(64) double ranks[kShort][kInstances];
+  alignas(64) std::int32_t place[kShort][kInstances];
+  for (std::int64_t i = 0; i < B.items; ++i) {
+    for (int l = 0; l < kInstances; l += kFloats) {
+      const Floats rank = Load<Floats>(B.ranks[i] + l);
+      Store(PromoteTo(rank), ranks[i] + l);
+      Store(ConvertTo<Words>(rank), place[i] + l);
+    }
+  }
   for (std::int64_t i = 0; i < B.items; i += 2) {
-    Logits<S> t[2];
-    for (int l = 0; l < kInstances; l += kDoubles) {
-      const Doubles rank[2] = {promoted(B.ranks[i] + l), promoted(B.ranks[i + 1] + l)};
-      Sums<S> sum[2];
-      sum_items<S, 2>(
-          p, B, l,
-          [&](int u, std::int64_t j)
-              __attribute__((always_inline)) { return rank[u] <= promoted(B.ranks[j] + l); },
-          sum);
+    for (int l = 0; l < kInstances; l += kFloats) {
+      Sums<S> sum[2][2];  // half by half
 #pragma GCC unroll 2
-      for (int u = 0; u < 2; ++u) {
-        Store(sum[u].mass, masses[i + u] + l);
-        if (distant) logits_of_sums<S>(p, x, sum[u], l, t[u]);
+      for (int h = 0; h < 2; ++h) {
+        const int lane = l + h * kDoubles;
+        const Doubles rank[2] = {Load<Doubles>(ranks[i] + lane),
+                                 Load<Doubles>(ranks[i + 1] + lane)};
+        sum_items<S, 2>(
+            p, B, lane,
+            [&](int u, std::int64_t j) __attribute__((always_inline)) {
+              return rank[u] <= Load<Doubles>(ranks[j] + lane);
+            },
+            sum[h]);
+#pragma GCC unroll 2
+        for (int u = 0; u < 2; ++u) Store(sum[h][u].mass, masses[i + u] + lane);
       }
+      if (!distant) continue;
+      Logits<S> t[2];
+#pragma GCC unroll 2
+      for (int u = 0; u < 2; ++u) logits_of_sums<S>(p, x, sum[0][u], sum[1][u], l, t[u]);
+      distances_of_pair<S>(
+          p, x, t, l, [&](int u, const Distances& d) __attribute__((always_inline)) {
+            // Nothing is erased at rank 0: the original distribution itself.
+            const auto later = Load<Floats>(B.ranks[i + u] + l) > Zero<Floats>();
+            Store(IfThenElseZero(later, d.js), js[i + u] + l);
+            Store(IfThenElseZero(later, d.kl), kl[i + u] + l);
+            Store(IfThenElse(later, d.own, Load<Floats>(x.p[0] + l)), own[i + u] + l);
+          });
     }
-    if (!distant) continue;
-    distances_of_pair<S>(
-        p, x, t, [&](int u, int l, const Distances& d) __attribute__((always_inline)) {
-          // Nothing is erased at rank 0: the original distribution itself.
-          const auto later = Load<Floats>(B.ranks[i + u] + l) > Zero<Floats>();
-          Store(IfThenElseZero(later, d.js), js[i + u] + l);
-          Store(IfThenElseZero(later, d.kl), kl[i + u] + l);
-          Store(IfThenElse(later, d.own, Load<Floats>(x.p[0] + l)), own[i + u] + l);
-        });
   }
-  for (std::int64_t l = 0; l < B.count; ++l) {
-    const auto n = static_cast<std::int64_t>(B.n[l]);
-    const std::int64_t at = r * (p.T + p.B) + B.first[l] + B.index[l];
-    for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t point = at + static_cast<std::int64_t>(B.ranks[i][l]);
-      if (p.curve_mass != nullptr) p.curve_mass[point] = masses[i][l];
-      if (to_js != nullptr) to_js[point] = js[i][l];
-      if (to_kl != nullptr) to_kl[point] = kl[i][l];
-      if (to_own != nullptr) to_own[point] = own[i][l];
-    }
-    if (p.curve_mass != nullptr) p.curve_mass[at + n] = 0;
-    if (to_js != nullptr) to_js[at + n] = x.js[l];
-    if (to_kl != nullptr) to_kl[at + n] = x.kl[l];
-    if (to_own != nullptr) to_own[at + n] = x.own[l];
-  }
+  constexpr double kNoMass[kInstances] = {};
+  write_curve(p, B, r, place, masses, kNoMass, p.curve_mass);
+  write_curve(p, B, r, place, js, x.js, static_cast<float*>(p.curve_js));
+  write_curve(p, B, r, place, kl, x.kl, static_cast<float*>(p.curve_kl));
+  write_curve(p, B, r, place, own, x.own, static_cast<float*>(p.curve_label_prob));
 }
 
 }  // namespace
