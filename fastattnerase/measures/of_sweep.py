@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fastattnerase import measures
 from fastattnerase.extras import needs
+from fastattnerase.measures import find  # of the package itself the public names would be asked
 from fastattnerase.measures.base import Floats, Measured
 from fastattnerase.measures.thresholds import Preset, Thresholds, thresholds
 
@@ -119,7 +119,7 @@ class SweepMeasures:
                         "ranking": ranking,
                         "measure": measure,
                         "grid": grid,
-                        "better": measures.find(measure).better,
+                        "better": find(measure).better,
                         "mean": mean.value,
                         "low": mean.low,
                         "high": mean.high,
@@ -169,13 +169,13 @@ def measure_sweep(
             missing |= dict.fromkeys((measure, f"aopc_{measure}", area), _BOTH)
             continue
         own = gather(curves)
-        found[measure, ""] = measures.find(measure)(own, bounds, fraction)
+        found[measure, ""] = find(measure)(own, bounds, fraction)
         for grid, at in chosen.items():
-            found[f"aopc_{measure}", grid] = measures.find(f"aopc_{measure}")(own, bounds, at)
-        found[area, ""] = measures.find(area)(own, bounds)
+            found[f"aopc_{measure}", grid] = find(f"aopc_{measure}")(own, bounds, at)
+        found[area, ""] = find(area)(own, bounds)
     if erased is not None and random:
         for grid, at in chosen.items():
-            found["aopc_over_random", grid] = measures.find("aopc_over_random")(
+            found["aopc_over_random", grid] = find("aopc_over_random")(
                 gather(erased), erased[random], bounds, at
             )
     else:
@@ -183,7 +183,7 @@ def measure_sweep(
             "rankings with 'random' among them, and random_orders=20 or so" if not random else _BOTH
         )
     if erased is not None and kept is not None:
-        found["symmetric_relevance_gain", ""] = measures.find("symmetric_relevance_gain")(
+        found["symmetric_relevance_gain", ""] = find("symmetric_relevance_gain")(
             gather(erased), gather(kept), bounds
         )
     else:
@@ -271,7 +271,7 @@ def _within(
     least, largest, curves = (
         x.double().cpu().numpy() for x in (envelope.least, envelope.largest, envelope.curves)
     )
-    area = measures.find("envelope_area")(least, largest, bounds, shares=at)
+    area = find("envelope_area")(least, largest, bounds, shares=at)
     R = len(rankings)
     everywhere = Measured(
         np.tile(area.values, (R, 1)), {why: R * count for why, count in area.undefined.items()}
@@ -280,7 +280,7 @@ def _within(
     keep = envelope.direction == "keep"
     return {
         ("envelope_area", ""): everywhere,
-        ("normalized_area", ""): measures.find("normalized_area")(
+        ("normalized_area", ""): find("normalized_area")(
             own, least, largest, bounds, shares=at, keep=keep
         ),
     }
