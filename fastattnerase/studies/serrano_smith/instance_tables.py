@@ -209,7 +209,7 @@ class _Kept:
         return self._of[ranking].select(columns)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _kept(path: Path, modified: int, size: int) -> _Kept:
     """Read a file as it was when it was last modified and of this size."""
     with pq.ParquetFile(path) as file:
