@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import index
 from typing import Any, SupportsIndex
 
@@ -323,9 +323,13 @@ class AttentionBatch:
         >>> batch.to("cpu").device
         device(type='cpu')
         """
+        return self.with_tensors(lambda tensor: tensor.to(device))
+
+    def with_tensors(self, copy: Callable[[Tensor], Tensor]) -> AttentionBatch:
+        """Replace every tensor by a copy of it, elsewhere; for code of the package."""
         moved = AttentionBatch.__new__(AttentionBatch)
         for name, value in vars(self).items():
-            setattr(moved, name, value.to(device) if isinstance(value, Tensor) else value)
+            setattr(moved, name, copy(value) if isinstance(value, Tensor) else value)
         moved._plain = None
         return moved
 

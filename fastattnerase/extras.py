@@ -16,7 +16,7 @@ def needs(extra: str) -> Iterator[None]:
 
     Args:
         extra: the extra's name in `pyproject.toml`: `text`, `report`, `cli`, `word2vec`, `hub`,
-            `quantus`, `saliency`, `scale`, `mil`, `transformers` or `triton`.
+            `quantus`, `saliency`, `ray`, `scale`, `mil`, `transformers` or `triton`.
 
     Raises:
         MissingPackageError: a package is not installed; the message has the command.

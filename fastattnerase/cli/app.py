@@ -17,6 +17,7 @@ from fastattnerase.cli.measure import measure
 from fastattnerase.cli.options import version_option
 from fastattnerase.cli.report import report
 from fastattnerase.cli.reproduce import command_of
+from fastattnerase.cli.sweep import sweep
 from fastattnerase.cli.train import train
 from fastattnerase.studies import STUDIES
 
@@ -43,7 +44,7 @@ app = _application(
     "attend to, and read the report.",
     "fastattnerase",
 )
-for command in (demo, train, erase, measure, debate, compare, dump, report, export, info):
+for command in (demo, train, erase, measure, debate, compare, dump, sweep, report, export, info):
     command.add_to(app)
 
 reproduce = _application("Reproduce a whole paper, on its corpora or on yours.")

@@ -22,7 +22,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from fastattnerase.cli.interrupts import INTERRUPTED, MESSAGE, at_work
+from fastattnerase.cli.interrupts import MESSAGE, at_work, exit_code
 from fastattnerase.extras import MissingPackageError
 from fastattnerase.runs.progress import TimeLeft
 from fastattnerase.runs.undrawn import share_of
@@ -61,7 +61,7 @@ def one_line_errors() -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt:
-            fail(MESSAGE, INTERRUPTED)
+            stop()
         except MissingPackageError as error:
             fail(str(error))
         except OSError as error:
@@ -81,9 +81,18 @@ def one_line_errors() -> Iterator[None]:
             fail(str(error))
 
 
-def fail(message: str, code: int = USER_ERROR) -> None:
+def fail(message: str) -> None:
     """Print one line and end the command."""
-    err.print("stopped:" if code == INTERRUPTED else "error:", style="bold red", end=" ")
+    _end("error:", message, USER_ERROR)
+
+
+def stop() -> None:
+    """Say that Ctrl-C or SIGTERM has ended the command, and end it."""
+    _end("stopped:", MESSAGE, exit_code())
+
+
+def _end(word: str, message: str, code: int) -> None:
+    err.print(word, style="bold red", end=" ")
     err.print(message, soft_wrap=True)
     raise typer.Exit(code) from None
 

@@ -18,7 +18,8 @@ def facts_of(source: TensorSource) -> dict[str, Any]:
         source: the open file.
 
     Returns:
-        `attention`, `dtypes`, `inner`, `classes`, `head` and `bias_by_instance`: see `Manifest`.
+        `attention`, `dtypes`, `inner`, `classes`, `head`, `bias_by_instance` and
+        `head_bias`: see `Manifest`.
     """
     by_instance = source.head_bias.ndim == 2
     shared = [source.head_weight] if by_instance else [source.head_weight, source.head_bias]
@@ -29,6 +30,7 @@ def facts_of(source: TensorSource) -> dict[str, Any]:
         "classes": tuple(source.classes),
         "head": _digest(shared),
         "bias_by_instance": by_instance,
+        "head_bias": None if by_instance else tuple(source.head_bias.double().tolist()),
     }
 
 

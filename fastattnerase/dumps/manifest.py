@@ -70,6 +70,7 @@ class Manifest:
         classes: names of the classes, as many as rows of the head.
         head: SHA-256 of `head_weight` and of a bias that all instances share.
         bias_by_instance: whether `head_bias` is `[B, C]`.
+        head_bias: `[C]`, that all instances share; None where each has its own.
         compact: whether values are contributions to the logits and the head is the identity.
         near_ties: what near-ties are judged on: `values`, or `contributions` of a compact dump.
         instances: in all shards.
@@ -86,6 +87,7 @@ class Manifest:
     classes: tuple[str, ...]
     head: str
     bias_by_instance: bool
+    head_bias: tuple[float, ...] | None
     compact: bool
     near_ties: str
     instances: int

@@ -221,7 +221,7 @@ def _whole(file: Path) -> pa.Table:
         return parquet.read(use_threads=False)
 
 
-def _packed(schema: pa.Schema) -> dict[str, Any]:
+def packed(schema: pa.Schema) -> dict[str, Any]:
     """Say how tables are compressed: numbers, of which few are alike, without a dictionary.
 
     Looking for one takes most of the time of writing, and ends in a larger file.
@@ -286,7 +286,7 @@ class PartialTables:
         for name in self.names:
             file = self._file(name, self.count)
             partial = file.with_suffix(".partial")
-            pq.write_table(tables[name], partial, **_packed(tables[name].schema))
+            pq.write_table(tables[name], partial, **packed(tables[name].schema))
             partial.replace(file)
         self.count += 1
 
@@ -311,7 +311,7 @@ class PartialTables:
             nonlocal done
             target = self.folder / f"{name}.parquet"
             partial = target.with_suffix(".partial")
-            with pq.ParquetWriter(partial, empty[name], **_packed(empty[name])) as writer:
+            with pq.ParquetWriter(partial, empty[name], **packed(empty[name])) as writer:
                 for part in range(self.count):
                     if stopped:
                         return

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
 
 from fastattnerase.runs import rundir
+from fastattnerase.runs.children import ctrl_c_held, end_with_parent
 from fastattnerase.runs.lock import alone
 from fastattnerase.runs.workspace import Record, Unit, Workspace
 
@@ -88,7 +86,7 @@ def _side_by_side(
                 : jobs - len(running)
             ]:
                 waiting.remove(unit)
-                with _ctrl_c_held():
+                with ctrl_c_held():
                     running[pool.submit(_run_in_child, workspace, unit)] = unit
                 watcher.at(unit.key, 0.0)
             finished, _ = wait(running, timeout=_SILENCE, return_when=FIRST_COMPLETED)
@@ -108,19 +106,6 @@ def _side_by_side(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-@contextmanager
-def _ctrl_c_held() -> Iterator[None]:
-    """Start children that Ctrl-C, which reaches all of a terminal, does not interrupt.
-
-    They inherit the mask from their first moment on, and are ended by the process that reads it.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 _messages: Any = None  # of a child: where it tells how far it is
 
 
@@ -131,13 +116,7 @@ def _start_child(messages: Any, parent: int) -> None:
     global _messages
     _messages = messages
     torch.set_num_threads(1)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(_SILENCE)
-    os._exit(1)  # the parent was killed: nobody waits for the result
+    end_with_parent(parent)
 
 
 def _run_in_child(workspace: Workspace, unit: Unit) -> Record:

@@ -167,12 +167,12 @@ def read_shards(out: Path) -> Iterator[ShardRecord]:
     """Read the records of all shards that are done or set aside, in the order of the dump."""
     for path in sorted((out / SHARDS).glob("*.json")):
         record = read_shard(out, path.stem)
-        assert record is not None  # nothing deletes records but --retry, which holds the lock
+        assert record is not None  # records are written over, not deleted
         yield record
 
 
 def write_manifest(out: Path) -> Manifest:
-    """Rebuild `manifest.json` from the records alone, and write it.
+    """Rebuild `manifest.json` from the records alone, and write it where it has changed.
 
     Returns:
         What it says.
@@ -189,7 +189,9 @@ def write_manifest(out: Path) -> Manifest:
         rows={table: sum(record.tables[table].rows for record in done) for table in TABLES},
         aside={record.shard: record.reason for record in records if record.state == "aside"},
     )
-    write_json(out / MANIFEST, {"kind": KIND, "format": FORMAT} | to_json(found))
+    path, content = out / MANIFEST, {"kind": KIND, "format": FORMAT} | to_json(found)
+    if not path.is_file() or read_json(path) != content:
+        write_json(path, content)
     return found
 
 

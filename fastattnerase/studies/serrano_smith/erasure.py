@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -33,7 +34,7 @@ from fastattnerase.studies.serrano_smith.instance_tables import (
     SINGLE,
 )
 from fastattnerase.studies.serrano_smith.item_table import of_items
-from fastattnerase.studies.serrano_smith.prefixes import curves, lasting_flips
+from fastattnerase.studies.serrano_smith.prefixes import curves, decisions, lasting_flips
 
 with needs("text"):
     import pyarrow as pa
@@ -83,8 +84,39 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
         >>> measure(Chunk(batch), Config())["single"]["flip_label"].to_pylist()
         [0, 0, 0]
     """
+    return tables_of(erased(chunk, config), config, first_row=first_row)
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What the engine found for a batch, on the batch's device.
+
+    Attributes:
+        chunk: the batch with what is known beside it.
+        weights: `[T]`, attention, as an array.
+        sweep: of all rankings.
+        again: decisions on every prefix of the sweep's orders.
+    """
+
+    chunk: Chunk
+    weights: Floats
+    sweep: fae.Sweep
+    again: fae.PrefixErasure
+
+
+def erased(chunk: Chunk, config: Config, host: fae.AttentionBatch | None = None) -> Erased:
+    """Have the engine erase a batch; of a batch on a GPU its work is queued, and not waited for.
+
+    Args:
+        chunk: the batch.
+        config: the experiment.
+        host: the same batch in the CPU's memory, where there is one.
+
+    Returns:
+        What `tables_of` makes tables of.
+    """
     batch = chunk.batch
-    weights = attention_weights(batch)
+    weights = attention_weights(batch if host is None else host)
     # Weights of an instance that is not finite are of no use, and no ranking either.
     least_first = torch.from_numpy(-np.nan_to_num(weights)).to(batch.device)
     w = fae.sweep(
@@ -100,6 +132,25 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
         single_kl=True,
         backend=cast(BackendName, config.backend),
     )
+    return Erased(chunk, weights, w, decisions(batch, w, config))
+
+
+def tables_of(
+    found: Erased, config: Config, *, first_row: int = 0, with_curves: bool = True
+) -> dict[str, pa.Table]:
+    """Make the tables of `measure` of what the engine found.
+
+    Args:
+        found: by `erased`.
+        config: the experiment.
+        first_row: number of the first instance in its source.
+        with_curves: whether the table `curves` is among them.
+
+    Returns:
+        The tables.
+    """
+    chunk, weights, w = found.chunk, found.weights, found.sweep
+    batch = chunk.batch
     assert w.prefixes.logits is not None  # asked for
     offsets = as_ints(batch.offsets)
     n = np.diff(offsets)
@@ -134,14 +185,15 @@ def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa
     )
     alone = _Alone(w, weights, offsets, kept)
     tables = {"items": of_items(chunk, w, config, weights, rows)} if config.items else {}
+    if with_curves:
+        tables["curves"] = curves(w, config, kept, rows)
     return tables | {
         "instances": instances,
         "single": _single(alone, config, rows, ids),
         "multi": _multi(
-            w, config, kept, rows, n, offsets, weights, lasting_flips(batch, w, config, kept)
+            w, config, kept, rows, n, offsets, weights, lasting_flips(w, found.again, kept)
         ),
         "erased": _erased(alone, config, rows),
-        "curves": curves(w, config, kept, rows),
     }
 
 

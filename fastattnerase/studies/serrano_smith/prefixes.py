@@ -23,17 +23,16 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def lasting_flips(batch: fae.AttentionBatch, w: fae.Sweep, config: Config, kept: Ints) -> Ints:
-    """Find for each order the smallest prefix after which the decision stays changed.
+def decisions(batch: fae.AttentionBatch, w: fae.Sweep, config: Config) -> fae.PrefixErasure:
+    """Decide on every prefix of every order of a sweep.
 
     Args:
         batch: the instances.
         w: their sweep, with its orders.
         config: the experiment.
-        kept: `[K]`, the analysed instances.
 
     Returns:
-        `[R, K]`, `measures.lasting.Lasting.stays`; -1 where the order never flips.
+        The prefixes of these orders, with the curve `decision`.
     """
     orders = w.prefixes.order
     assert orders is not None  # asked for
@@ -41,25 +40,38 @@ def lasting_flips(batch: fae.AttentionBatch, w: fae.Sweep, config: Config, kept:
     place = torch.arange(orders.shape[1], device=orders.device)
     n = batch.offsets.diff()
     place = place - batch.offsets[:-1].repeat_interleave(n, output_size=orders.shape[1])
-    again = fae.erase_prefixes(
+    return fae.erase_prefixes(
         batch,
         [torch.where(order < 0, place, order) for order in orders],
         curves="decision",
         backend=cast(BackendName, config.backend),
     )
+
+
+def lasting_flips(w: fae.Sweep, again: fae.PrefixErasure, kept: Ints) -> Ints:
+    """Find for each order the smallest prefix after which the decision stays changed.
+
+    Args:
+        w: a sweep.
+        again: its prefixes' decisions, by `decisions`.
+        kept: `[K]`, the analysed instances.
+
+    Returns:
+        `[R, K]`, `measures.lasting.Lasting.stays`; -1 where the order never flips.
+    """
     points, bounds, k = _points(w, kept)
-    decisions = again.curves["decision"].cpu().numpy()[:, points]  # [R, P]
+    of_prefixes = again.curves["decision"].cpu().numpy()[:, points]  # [R, P]
     labels = w.prefixes.label.cpu().numpy()[kept]
     first = w.prefixes.first_flip.cpu().numpy()[:, kept]  # [R, K]
     size = np.diff(bounds)
     stays = []
-    for row, decision in enumerate(decisions):
+    for row, decision in enumerate(of_prefixes):
         flip = np.repeat(first[row], size)  # [P]
         # The sweep has decided where the first flip is; where sums are nearly zero another way of
         # adding could find it next to there.
         changed = (decision != np.repeat(labels, size)) & (k >= flip) | (k == flip)
         stays.append(np.where(first[row] < 0, -1, lasting(changed & (flip > 0), bounds).stays))
-    return np.array(stays, dtype=np.int64).reshape(len(decisions), len(kept))
+    return np.array(stays, dtype=np.int64).reshape(len(of_prefixes), len(kept))
 
 
 def curves(w: fae.Sweep, config: Config, kept: Ints, rows: Ints) -> pa.Table:

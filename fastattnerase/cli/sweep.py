@@ -1,0 +1,196 @@
+"""`fastattnerase sweep`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fastattnerase.cli.console import UsageError, counted, err, out
+from fastattnerase.cli.inputs import (
+    Device,
+    choose_backend,
+    choose_device,
+    find_rankings,
+    print_next,
+)
+from fastattnerase.cli.options import Offer, command
+from fastattnerase.sizes import bytes_of
+from fastattnerase.studies.serrano_smith.config import Config
+from fastattnerase.sweeps.options import Options
+
+if TYPE_CHECKING:
+    from fastattnerase.sweeps.progress import Progress as HowFar
+    from fastattnerase.sweeps.records import Manifest, ShardRecord
+
+SET_ASIDE = 3  # exit code while shards are set aside
+
+
+@command("fastattnerase sweep dumps/flanrnn --out sweeps/flanrnn --jobs 2")
+def sweep(
+    dump: Annotated[Path, typer.Argument(help="Folder that `dump` or `fae.save_batches` wrote.")],
+    options: Options,
+    config: Annotated[
+        Config,
+        Offer(only=("random_orders", "random_item", "rankings", "resamples", "seed", "backend")),
+    ],
+    out_folder: Annotated[
+        Path, typer.Option("--out", help="Folder of the results; the same call goes on in it.")
+    ],
+    device: Device = "auto",
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name in reports; by default that of the dump.", show_default=False),
+    ] = None,
+    aggregate: Annotated[
+        bool | None,
+        typer.Option(
+            "--aggregate/--no-aggregate",
+            help="Only aggregate what is done, or do not; by default a finished sweep is "
+            "aggregated.",
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[str, typer.Option(help="Memory of the aggregation.")] = "1GiB",
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to which progress is added as JSON, a line an event.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Erase a dump, shard by shard: the tables of `erase`, however large it is.
+
+    The same call goes on after a kill or an interruption, also with another engine: results are the
+    same, bit for bit. A damaged shard is set aside with its reason; while one is, the exit code is
+    3, and --retry does it again.
+    """
+    try:
+        memory_bytes = bytes_of(memory)
+    except ValueError as error:
+        raise UsageError(f"--memory: {error}") from error
+    from fastattnerase.sweeps.engines import rank_of
+
+    rank = rank_of(os.environ) if options.engine == "ranks" else None
+    if aggregate is not True:
+        choose_backend(config.backend)
+        find_rankings(config.rankings)
+        device = choose_device(device)
+        found = _run(dump, out_folder, config, options, name, device, log)
+    else:
+        from fastattnerase.sweeps.folder import renew_manifest
+
+        found = renew_manifest(out_folder)
+    _tell(found, out_folder)
+    if aggregate is not False and found.complete and found.done:
+        _aggregate(out_folder, memory_bytes, again=aggregate is True)
+        if rank is None or rank.number == 0:
+            print_next("report", out_folder)
+    if found.aside:
+        raise typer.Exit(SET_ASIDE)
+
+
+def _run(
+    dump: Path,
+    folder: Path,
+    config: Config,
+    options: Options,
+    name: str | None,
+    device: str,
+    log: Path | None,
+) -> Manifest:
+    from fastattnerase.sweeps.engines import rank_of
+    from fastattnerase.sweeps.progress import Log
+    from fastattnerase.sweeps.run import sweep_dump
+
+    rank = rank_of(os.environ) if options.engine == "ranks" else None
+    if rank is not None:
+        device = rank.device(device)
+    with ExitStack() as stack:
+        bar = stack.enter_context(_Bar("sweeping" if rank is None else f"rank {rank.number}"))
+        logs = [] if log is None else [Log(stack.enter_context(open(log, "a", encoding="utf-8")))]
+        found = sweep_dump(
+            dump,
+            folder,
+            config,
+            options,
+            name=name or dump.resolve().name,
+            device=device,
+            rank=rank,
+            watchers=[bar, *logs],
+        )
+        for own in logs:
+            own.end(found)
+    return found
+
+
+def _tell(found: Manifest, folder: Path) -> None:
+    left = found.shards - found.done - len(found.aside)
+    out.print(
+        f"{found.done:,} of {counted(found.shards, 'shard')} done: "
+        f"{counted(found.instances, 'instance')}, {counted(found.items, 'item')}"
+        f"{f'; {left:,} left' if left else ''}: {folder}",
+        soft_wrap=True,
+    )
+    for shard, reason in found.aside.items():
+        err.print(f"set aside: {shard}: {reason}", soft_wrap=True)
+
+
+def _aggregate(folder: Path, memory: int, *, again: bool) -> None:
+    """Aggregate a sweep, where that is not done since its last shard; one of several ranks does."""
+    from fastattnerase.runs.lock import alone
+    from fastattnerase.runs.rundir import RESULT
+    from fastattnerase.sweeps.aggregate import aggregate_sweep
+    from fastattnerase.sweeps.names import AGGREGATE
+    from fastattnerase.sweeps.records import MANIFEST
+
+    with alone(folder / AGGREGATE, wait=True):
+        result, manifest = folder / AGGREGATE / RESULT, folder / MANIFEST
+        done = result.is_file() and result.stat().st_mtime_ns >= manifest.stat().st_mtime_ns
+        if again or not done:
+            aggregate_sweep(folder, memory=memory)
+
+
+class _Bar:
+    """Draws how many shards are done, how fast, and how much time is left."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[told]}", markup=False),
+            console=err,
+        )
+
+    def __enter__(self) -> _Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def begin(self, progress: HowFar) -> None:
+        """Shards will be done."""
+        told = "" if progress.done == progress.shards else "time left unknown yet"
+        self._task = self._bar.add_task(
+            self._what, total=progress.shards, completed=progress.done, told=told
+        )
+
+    def finished(self, record: ShardRecord, progress: HowFar) -> None:
+        """A shard is done, or set aside."""
+        self._bar.update(self._task, completed=progress.done, told=_speed(progress))
+
+
+def _speed(progress: HowFar) -> str:
+    rate, seconds = progress.rate, progress.seconds_left
+    told = [] if rate is None else [f"{rate:,.0f} items/s"]
+    if seconds:
+        told.append(f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left")
+    return ", ".join(told)

@@ -1,0 +1,117 @@
+"""A shard's batches, read one ahead of the engine, with the checksum of the file beside."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+from queue import Empty, Full, Queue
+from typing import TypeVar
+
+from fastattnerase.dumps.manifest import Shard
+from fastattnerase.dumps.reading import Dump, check_digest
+from fastattnerase.extras import needs
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.sources import Chunk
+
+T = TypeVar("T")
+_WAIT = 0.2  # seconds after which the thread looks whether anybody still wants its items
+_PIECE = 1 << 22  # bytes that are hashed at a time
+
+
+class DamagedError(Exception):
+    """The file of a shard is not what the manifest says; the message says why."""
+
+
+def read_chunks(dump: Dump, shard: Shard) -> Iterator[Chunk]:
+    """Yield the batches of a shard; its checksum is computed along with them.
+
+    Raises:
+        DamagedError: the file is damaged, does not fit the manifest, or `erase --tensors` would
+            refuse it. As the checksum is known last, batches of a damaged file may come before.
+    """
+    with needs("text"):
+        from safetensors import SafetensorError
+    path = dump.folder / shard.file
+    try:
+        source = dump.open(shard)
+        digest, done = _Digest(path), 0
+        for chunk in source.chunks(0):
+            done += chunk.batch.num_items
+            digest.advance(shard.bytes * done // max(1, shard.items))
+            yield chunk
+        check_digest(path, digest.hex(), shard)
+    except (RunError, OSError, SafetensorError) as error:
+        raise DamagedError(str(error).replace(f"{dump.folder}/", "")) from error
+
+
+class _Digest:
+    """The SHA-256 of a file, computed piece by piece as it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._hash = hashlib.sha256()
+        self._done = 0
+
+    def advance(self, end: int) -> None:
+        """Go on to a byte of the file, or to its end."""
+        with open(self._path, "rb") as file:
+            file.seek(self._done)
+            while self._done < end and (piece := file.read(min(_PIECE, end - self._done))):
+                self._hash.update(piece)
+                self._done += len(piece)
+
+    def hex(self) -> str:
+        """Give the checksum of the whole file."""
+        self.advance(self._path.stat().st_size)
+        return self._hash.hexdigest()
+
+
+def ahead(items: Iterable[T]) -> Generator[T, None, None]:
+    """Make items in a thread, one while the one before is used.
+
+    What making one raises is raised here, in its place. Where nobody wants more, the thread ends.
+
+    Example:
+        >>> list(ahead(range(3)))
+        [0, 1, 2]
+    """
+    queue: Queue[tuple[T | None, BaseException | None]] = Queue(maxsize=1)
+    unwanted = threading.Event()
+
+    def put(item: T | None, error: BaseException | None) -> bool:
+        while not unwanted.is_set():
+            try:
+                queue.put((item, error), timeout=_WAIT)
+                return True
+            except Full:
+                continue
+        return False
+
+    def make() -> None:
+        try:
+            for item in items:
+                if not put(item, None):
+                    return
+        except BaseException as error:  # whatever it is, it is raised where the item is wanted
+            put(None, error)
+        else:
+            put(None, StopIteration())
+
+    thread = threading.Thread(target=make, name="reader", daemon=True)
+    thread.start()
+    try:
+        while True:
+            try:
+                item, error = queue.get(timeout=_WAIT)
+            except Empty:
+                continue  # where Ctrl-C is heard
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield item  # type: ignore[misc]
+    finally:
+        unwanted.set()
+        thread.join()

@@ -1,0 +1,300 @@
+"""Sweeps in one process: tables as of `erase`, damage set aside, going on after a kill."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import tiny
+import torch
+
+import fastattnerase as fae
+from fastattnerase.dumps.reading import open_batches
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.sources import Chunk, TensorSource
+from fastattnerase.studies.serrano_smith.erasure import measure
+from fastattnerase.studies.serrano_smith.experiment import run
+from fastattnerase.sweeps import folder, work
+from fastattnerase.sweeps.options import Options
+from fastattnerase.sweeps.records import (
+    TABLES,
+    Manifest,
+    part_path,
+    read_manifest,
+    read_shard,
+    record_path,
+    write_manifest,
+)
+from fastattnerase.sweeps.run import sweep_dump
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.make_dump(tmp_path_factory.mktemp("dump") / "dump")
+
+
+@pytest.fixture(scope="module")
+def whole(dump: Path) -> dict[str, str]:
+    """The parts of a sweep that nothing disturbed."""
+    return tiny.swept(dump, dump.parent / "whole")
+
+
+def copied(dump: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(dump, tmp_path / "dump"))
+
+
+def sweep_of(dump: Path, out: Path, *, retry: bool = False) -> Manifest:
+    return sweep_dump(dump, out, tiny.CONFIG, Options(retry=retry), name="tiny")
+
+
+def test_tables_are_those_of_erase(dump: Path, whole: dict[str, str], tmp_path: Path) -> None:
+    """Of one file with the same instances, whatever the shards and batches."""
+    one = tmp_path / "one"
+    tiny.make_dump(one, shard_bytes=1 << 28)
+    source = TensorSource(one / "shard-000000.safetensors")
+    run(source, replace(tiny.CONFIG, exhibits=0), tmp_path / "run", name="one")
+    out = dump.parent / "whole"
+    shards = open_batches(dump).shards
+    assert len(shards) > 5
+    for table in TABLES:
+        wanted = pq.read_table(tmp_path / "run" / f"{table}.parquet").to_pandas()
+        parts = [pq.read_table(part_path(out, table, s.name)).to_pandas() for s in shards]
+        found = pd.concat(parts, ignore_index=True)
+        keys = [k for k in ("row", "ranking", "order", "place") if k in wanted]
+        own, other = (
+            frame.sort_values(keys, kind="stable").reset_index(drop=True)
+            for frame in (found, wanted)
+        )
+        for column in wanted:
+            for a, b in zip(own[column], other[column], strict=True):
+                assert repr(a) == repr(b), (table, column)
+
+
+def test_records_count_and_prove_the_parts(dump: Path, whole: dict[str, str]) -> None:
+    out = dump.parent / "whole"
+    manifest = read_manifest(out)
+    assert manifest.complete
+    assert manifest.instances == 30
+    assert manifest.rows["instances"] == 30
+    for shard in open_batches(dump).shards:
+        record = read_shard(out, shard.name)
+        assert record is not None
+        assert (record.instances, record.items) == (shard.instances, shard.items)
+        for table, part in record.tables.items():
+            assert part.sha256 == whole[f"{table}/{shard.name}.parquet"]
+            assert part.bytes == part_path(out, table, shard.name).stat().st_size
+            assert part.rows == pq.read_metadata(part_path(out, table, shard.name)).num_rows
+
+
+def test_the_manifest_is_rebuilt_from_the_records_alone(dump: Path, tmp_path: Path) -> None:
+    tiny.swept(dump, tmp_path)
+    before = (tmp_path / "manifest.json").read_bytes()
+    (tmp_path / "manifest.json").unlink()
+    write_manifest(tmp_path)
+    assert (tmp_path / "manifest.json").read_bytes() == before
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("place", ["parts", "record", "batch"])
+def test_a_killed_sweep_goes_on(
+    place: str, dump: Path, whole: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while the fourth shard is erased, before its parts are in place, or its record."""
+    calls = 0
+
+    def kill(*_: object, **__: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise Killed
+        return real(*_, **__)  # type: ignore[no-any-return]
+
+    where, name = {
+        "parts": (work.PartWriter, "finish"),
+        "record": (work, "write_shard"),
+        "batch": (work, "tables_of"),
+    }[place]
+    real = getattr(where, name)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, kill)
+        with pytest.raises(Killed):
+            sweep_of(dump, tmp_path)
+    found = read_manifest(tmp_path)
+    assert not found.complete
+    assert 0 < found.done < found.shards
+    times = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "shards").iterdir()}
+    assert tiny.swept(dump, tmp_path) == whole
+    after = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "shards").iterdir()}
+    assert times.items() <= after.items()  # what was done is not done again
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_a_part_that_is_gone_is_made_again(
+    dump: Path, whole: dict[str, str], tmp_path: Path
+) -> None:
+    tiny.swept(dump, tmp_path)
+    part_path(tmp_path, "multi", "shard-000002").unlink()
+    part = part_path(tmp_path, "single", "shard-000003")
+    part.write_bytes(part.read_bytes()[:-1])
+    assert tiny.swept(dump, tmp_path) == whole
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def test_damaged_shards_are_set_aside_and_done_again(
+    dump: Path, whole: dict[str, str], tmp_path: Path
+) -> None:
+    own = copied(dump, tmp_path)
+    shards = [own / shard.file for shard in open_batches(own).shards]
+    kept = [path.read_bytes() for path in shards]
+    flip(shards[1], -1)  # a bit of the values
+    shards[2].write_bytes(kept[2][: len(kept[2]) // 2])
+    flip(shards[4], 20)  # a letter of the header
+    shards[5].unlink()
+    found = sweep_of(own, tmp_path / "out")
+    assert found.complete
+    assert found.done == found.shards - 4
+    reasons = [found.aside[shards[i].stem] for i in (1, 2, 4, 5)]
+    assert "given a file with SHA-256" in reasons[0]
+    assert "bytes, needed" in reasons[1]
+    assert reasons[3] == f"{shards[5].name}: no such file"
+    assert all(str(tmp_path) not in reason for reason in reasons)
+    for path, content in zip(shards, kept, strict=True):
+        path.write_bytes(content)
+    assert sweep_of(own, tmp_path / "out").aside == found.aside  # only where asked
+    assert not sweep_of(own, tmp_path / "out", retry=True).aside
+    assert tiny.digests(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"weights": torch.tensor([0.5, -1.0])}, "weights: given a negative one for item 1"),
+        ({"values": torch.ones(2, 3)}, "needed"),
+        ({"labels": torch.tensor([9])}, "labels: given 9 for instance 0"),
+        ({"head_weight": torch.ones(2, 2)}, "head: given"),
+        ({"values": torch.ones(2, 2).half()}, "dtypes: given"),
+    ],
+)
+def test_what_erase_refuses_is_set_aside(
+    change: dict[str, torch.Tensor], reason: str, tmp_path: Path
+) -> None:
+    """In a dump whose checksums are right: what wrote it was wrong."""
+    from safetensors.torch import load_file, save_file
+
+    batch = fae.AttentionBatch(
+        torch.ones(2, 2), torch.tensor([0, 2]), weights=torch.ones(2), head_weight=torch.eye(2)
+    )
+    other = {"labels": torch.tensor([0])}
+    fae.save_batches([(batch, other)], tmp_path / "dump")
+    path = tmp_path / "dump" / "shard-000000.safetensors"
+    save_file(load_file(path) | change, path)
+    manifest = tmp_path / "dump" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    from fastattnerase.dumps.manifest import digest_of
+
+    content["shards"][0] |= {"sha256": digest_of(path), "bytes": path.stat().st_size}
+    manifest.write_text(json.dumps(content))
+    found = sweep_of(tmp_path / "dump", tmp_path / "out")
+    assert reason in found.aside["shard-000000"]
+    assert found.rows == dict.fromkeys(TABLES, 0)
+
+
+def test_a_full_disk_leaves_whole_parts(
+    dump: Path, whole: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full from the fifth shard on."""
+    from fastattnerase.sweeps import parts
+
+    calls = 0
+
+    def full(number: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 4 * len(TABLES):
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts.os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            sweep_of(dump, tmp_path)
+    assert not list(tmp_path.rglob("*.partial"))
+    assert tiny.digests(tmp_path).items() <= whole.items()
+    assert tiny.swept(dump, tmp_path) == whole
+
+
+def test_another_sweep_in_the_folder_is_refused(dump: Path, tmp_path: Path) -> None:
+    tiny.swept(dump, tmp_path / "out")
+    other = replace(tiny.CONFIG, seed=1)
+    with pytest.raises(RunError, match=r"another sweep: config\.seed is 0 there and 1 here"):
+        sweep_dump(dump, tmp_path / "out", other, Options(), name="tiny")
+    tiny.make_dump(tmp_path / "other", shard_bytes=1 << 20)
+    with pytest.raises(RunError, match=r"dump\.digest is"):
+        sweep_of(tmp_path / "other", tmp_path / "out")
+
+
+def test_two_calls_refuse_each_other(dump: Path, tmp_path: Path) -> None:
+    state = work_state(dump)
+    with folder.taken(tmp_path, state):
+        for call in ("", "2 ranks"):
+            with (
+                pytest.raises(RunError, match=r"process \d+ has been sweeping since \d{4}-"),
+                folder.taken(tmp_path, state, call),
+            ):
+                pass
+    with folder.taken(tmp_path, state):
+        pass
+
+
+def test_ranks_of_a_call_share_a_folder(dump: Path, tmp_path: Path) -> None:
+    state = work_state(dump)
+    with folder.taken(tmp_path, state, "2 ranks a", 0):
+        with folder.taken(tmp_path, state, "2 ranks a", 1):
+            for call in ("", "2 ranks b"):
+                with (
+                    pytest.raises(RunError, match="needed another folder"),
+                    folder.taken(tmp_path, state, call),
+                ):
+                    pass
+        assert folder.others_at_work(tmp_path)
+        # The second goes on, and another comes.
+        with folder.taken(tmp_path, state, "2 ranks a", 1):
+            pass
+    assert not folder.others_at_work(tmp_path)
+
+
+def work_state(dump: Path):  # type: ignore[no-untyped-def]
+    from fastattnerase.sweeps.run import state_of
+
+    return state_of(open_batches(dump), tiny.CONFIG, "tiny")
+
+
+def test_measure_is_the_sum_of_its_halves() -> None:
+    """What the engine finds, and tables a batch late, are what `erase` does at once."""
+    from fastattnerase.studies.serrano_smith.erasure import erased, tables_of
+
+    [first, second, *_] = tiny.batches()
+    found = [erased(Chunk(batch), tiny.CONFIG) for batch in (first, second)]
+    for one, batch in zip(found, (first, second), strict=True):
+        assert tables_of(one, tiny.CONFIG, first_row=3).keys() == {*TABLES, "curves"}
+        alone = measure(Chunk(batch), tiny.CONFIG, first_row=3)
+        for name, table in tables_of(one, tiny.CONFIG, first_row=3).items():
+            assert table.equals(alone[name]) or str(table.to_pydict()) == str(
+                alone[name].to_pydict()
+            )
+
+
+def test_record_path_names_the_shard(tmp_path: Path) -> None:
+    assert record_path(tmp_path, "shard-000007") == tmp_path / "shards" / "shard-000007.json"
