@@ -1,8 +1,8 @@
 """The GPU benchmarks: the fused sweep against torch on the same GPU and against the copy bandwidth.
 
-    python benchmarks/gpu.py --json results/gpu.json      # an NVIDIA GPU
-    python benchmarks/gpu.py --quick                      # one set, float32
-    python benchmarks/gpu.py --emulated                   # dry run on a CPU, toy sizes, no times
+    python benchmarks/gpu.py --json results/gpu-h100.json   # an NVIDIA GPU
+    python benchmarks/gpu.py --quick                        # one set, float32
+    python benchmarks/gpu.py --emulated                     # dry run on a CPU, toy sizes, no times
 
 Values are far larger than the L2 cache, small sets rotate among copies; times are medians of CUDA
 events around calls that follow each other without waiting. Results are compared before times are

@@ -10,9 +10,10 @@
 #   bash benchmarks/gpu_check.sh --emulated [RESULTS]  dry run on a CPU: host emulator, interpreter
 #
 # RESULTS defaults to $OUT, then to benchmarks/results (dry run: benchmarks/results/emulated); logs,
-# gpu.json and gpu.md land there. Each stage has its own time limit; a failed stage does not stop the
+# and numbers as gpu-DEVICE.json and .md, land there. Each stage has its own time limit; a failed stage does not stop the
 # next ones, and the exit status is the number of failed stages. Without the stage build, the
-# fastattnerase that python finds is checked. Variables: PYTHON (python3), LIMIT (seconds in all).
+# fastattnerase that python finds is checked. The build compiles for the GPU that is there; a wheel in
+# dist/ that this python takes is used instead. Variables: PYTHON (python3), LIMIT (seconds in all).
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -22,7 +23,7 @@ while [ $# -gt 0 ]; do
     --emulated) mode=emulated ;;
     --quick) quick=1 ;;
     --stages) stages=${2:?--stages: needs a comma-separated list}; shift ;;
-    -h | --help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "unknown option $1; see --help" >&2; exit 64 ;;
     *) results=$1 ;;
   esac
@@ -90,8 +91,11 @@ build() {
   else
     nvidia-smi
   fi
-  "$python" -m pip install --quiet --no-build-isolation --no-deps --target "$site" \
-    -C build-dir="$work/build" -C cmake.define.FASTATTNERASE_CUDA=$cuda "$root" || return
+  # A wheel that python takes is of its version and holds the kernels of `make wheel`.
+  "$python" -m pip install --quiet --no-deps --only-binary :all: --find-links "$root/dist" \
+    --target "$site" fastattnerase 2>/dev/null && echo "the wheel in dist/, nothing built" ||
+    "$python" -m pip install --quiet --no-build-isolation --no-deps --target "$site" \
+      -C build-dir="$work/build" -C cmake.define.FASTATTNERASE_CUDA=$cuda "$root" || return
   "$python" -c '
 import json, sys, fastattnerase
 reasons = fastattnerase.backends()
@@ -134,8 +138,14 @@ sanitize() {
     "$python" "$root/benchmarks/sanitizer_cases.py" "$@"
 }
 
+# What was measured on which device is told by the file's name.
 bench() {
-  "$python" "$root/benchmarks/gpu.py" --json "$results/gpu.json" "$@"
+  local device
+  device=$("$python" -c '
+import re, torch
+name = torch.cuda.get_device_name() if torch.cuda.is_available() else "emulated"
+print(re.sub("[^a-z0-9]+", "-", name.lower()).strip("-"))') || return
+  "$python" "$root/benchmarks/gpu.py" --json "$results/gpu-$device.json" "$@"
 }
 
 export -f build contract sanitize bench

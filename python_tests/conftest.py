@@ -20,6 +20,7 @@ from contract import runners  # noqa: E402
 from contract.cases import CAPS, CASES, Caps, chosen, within  # noqa: E402
 from contract.harness import Runner  # noqa: E402
 from contract.tally import ABSENT, Tally, counted  # noqa: E402
+from gpus import GPUS  # noqa: E402
 
 from fastattnerase import _C  # noqa: E402
 
@@ -40,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--gpu", action="store_true", help="fail where no GPU is found")
     group.addoption("--durations-by-file", action="store_true", help="processor time, summed")
     group.addoption("--shard", default="1/1", help="i/n: every n-th test from the i-th on")
+    group.addoption(
+        "--emulated-gpu", default="", choices=["", *GPUS], help="default: drawn by a test's name"
+    )
     group.addoption("--backends", default="", help="comma list of backends, default all that must")
 
 
@@ -138,6 +142,8 @@ def scope(nodeid: str) -> str:
 def runner(request: pytest.FixtureRequest) -> Runner:
     """One backend, with the device its tensors have to be on."""
     _here(request.node, request.param)
+    if request.param == "cuda-emulated":
+        runners.emulate(request.node.nodeid, request.config.getoption("--emulated-gpu"))
     return runners.load(request.param, GPU)
 
 

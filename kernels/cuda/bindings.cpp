@@ -82,6 +82,8 @@ void register_cuda(py::module_& m) {
         "Bytes of scratch memory of `cuda_sweep`, from sizes and wanted results alone.");
   m.def("cuda_pooled_prefixes", &cuda_pooled_prefixes,
         "Launch pooled prefixes; the fields of PooledParams, device and stream by keyword.");
+  m.def("cuda_compiled_for", &compiled_for,
+        "What the module holds machine code (sm_80) and PTX (compute_80) for, joined by commas.");
   m.def("cuda_why_not", &why_not, py::arg("device"),
         "Why no kernel can run on a device; empty where one can.");
 }

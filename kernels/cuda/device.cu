@@ -22,8 +22,11 @@ DeviceInfo device_info(int device) {
   read(&info.multiprocessors, cudaDevAttrMultiProcessorCount);
   read(&info.shared_per_multiprocessor, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
   read(&info.shared_per_block, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  read(&info.reserved_per_block, cudaDevAttrReservedSharedMemoryPerBlock);
   return known[device] = info;
 }
+
+std::string compiled_for() { return FAE_CUDA_CODE; }
 
 std::string why_not(int device) {
   int count = 0;
@@ -38,8 +41,12 @@ std::string why_not(int device) {
   error = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&prepare<float>));
   if (error != cudaSuccess) {
     cudaGetLastError();
-    return std::string("the kernels do not run on device ") + std::to_string(device) + ": " +
-           cudaGetErrorString(error);
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device), "device properties");
+    return "the kernels do not run on device " + std::to_string(device) + ", " + properties.name +
+           " of compute capability " + std::to_string(properties.major) + "." +
+           std::to_string(properties.minor) + ": " + cudaGetErrorString(error) +
+           "; they were compiled for " + compiled_for();
   }
   return "";
 }

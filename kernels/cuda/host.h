@@ -13,10 +13,14 @@ struct DeviceInfo {
   int multiprocessors;            // of the device
   int shared_per_multiprocessor;  // bytes
   int shared_per_block;           // bytes a block may ask for
+  int reserved_per_block;         // bytes that the system keeps of every block
 };
 
 // Reads (and remembers) the attributes of a device; throws std::runtime_error without one.
 DeviceInfo device_info(int device);
+
+// Names what the module holds machine code (sm_80) and PTX (compute_80) for, joined by commas.
+std::string compiled_for();
 
 // Says why no CUDA kernel can run on `device` here; empty where one can.
 std::string why_not(int device);

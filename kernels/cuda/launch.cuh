@@ -144,7 +144,8 @@ Plan make_plan(const SweepParams& p, const DeviceInfo& device, std::int64_t row0
   const Needs& needs = l.needs;
   const int real = sizeof(S);
   const std::int64_t small = std::min<std::int64_t>(
-      device.shared_per_multiprocessor / kSmallBlocks - 1024, device.shared_per_block);
+      device.shared_per_multiprocessor / kSmallBlocks - device.reserved_per_block,
+      device.shared_per_block);
   const std::int64_t warps = kSmallThreads / 32;
   const Layout longest_of_warp = layout_of(kLongestOfWarp, p.C, l.R, 32, real, needs);
   const std::int64_t short_bytes =

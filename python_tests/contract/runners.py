@@ -6,6 +6,10 @@ import importlib.util
 import os
 from functools import cache
 from pathlib import Path
+from types import ModuleType
+from zlib import crc32
+
+from gpus import GPUS
 
 from contract import served
 from contract.harness import Runner
@@ -65,6 +69,24 @@ def native(variant: str) -> str:
 
 
 @cache
+def emulator() -> ModuleType:
+    """The module that builds and loads the emulated CUDA kernels."""
+    path = Path(__file__).parents[1] / "cuda" / "emulator.py"
+    spec = importlib.util.spec_from_file_location("fastattnerase_emulator", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def emulate(test: str, gpu: str) -> None:
+    """Emulate a GPU, or one that the test's name draws: each sees its share of all tests."""
+    name = gpu or sorted(GPUS)[crc32(test.encode()) % len(GPUS)]
+    emulator().use(GPUS[name])
+
+
+@cache
 def load(name: str, gpu: bool) -> Runner:
     """Load and register a backend; one that cannot run fails the test that wants it, saying why."""
     device = "cuda" if gpu and name in ("cuda", "triton") else "cpu"
@@ -75,11 +97,5 @@ def load(name: str, gpu: bool) -> Runner:
     elif name.startswith("cpu-"):
         native(name.removeprefix("cpu-"))
     elif name == "cuda-emulated":
-        path = Path(__file__).parents[1] / "cuda" / "emulator.py"
-        spec = importlib.util.spec_from_file_location("fastattnerase_emulator", path)
-        assert spec is not None
-        assert spec.loader is not None
-        emulator = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(emulator)
-        register(emulator.load())
+        register(emulator().load())
     return Runner(name, choose(name, device), device)

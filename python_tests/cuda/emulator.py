@@ -15,8 +15,12 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from fastattnerase.backends.cuda import CudaBackend
+
+if TYPE_CHECKING:  # a script finds only what lies beside it
+    from gpus import Gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 # Another build folder and source tree, for sanitizers and mutation checks.
@@ -73,6 +77,11 @@ def module() -> ModuleType:
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded
+
+
+def use(gpu: Gpu) -> None:
+    """Give the emulated device the limits of a GPU."""
+    module().set_device(gpu.multiprocessors, gpu.shared_of_block, gpu.quarter)
 
 
 @cache

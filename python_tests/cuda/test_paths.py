@@ -10,9 +10,11 @@ from dataclasses import fields, replace
 import emulator
 import pytest
 import torch
+from gpus import GPUS
 from torch import Tensor
 
 from fastattnerase.backends import reference
+from fastattnerase.backends.addresses import sweep_fields
 from fastattnerase.problem import (
     BIT,
     Outputs,
@@ -34,7 +36,7 @@ NO_CURVES = EVERYTHING & ~CURVES
 ORDER, LOGITS, WEIGHTS, SINGLE_KL = (
     BIT[name] for name in ("order", "logits", "weights", "single_kl")
 )
-H100 = (232448, 57344)
+H100 = (GPUS["H100"].shared_of_block, GPUS["H100"].quarter)
 ALL = tuple(RankingKind)
 QUICK = tuple(kind for kind in ALL if kind != RankingKind.GREEDY)
 # Divergences of single items may be near enough to each other for another order (contract, 8).
@@ -251,6 +253,40 @@ def test_only_nothing_left_flips(cuda, path, keep, wants):
         out = run(cuda, p, wants)
         assert (out.label.item(), out.first_flip.item()) == (0, last % 5 + 1 if keep else last + 1)
         assert out.flip_label.item() == (0 if keep else 3)
+
+
+def limits(p: Problem, wants: int) -> list[int]:
+    """Items of the longest instance that a warp, a block and a big block take."""
+    results = allocate(p.values, p.offsets, len(p.head_weight), len(p.rankings), wants)
+    fields = sweep_fields(p, p.values, as_outputs(results, wants), 1)
+    return list(emulator.module().limits(**fields))
+
+
+# Of a smaller multiprocessor fewer items fit a block: ten classes, QUICK[:4], every result but
+# curves. Where 512 is one's limit, the next power of two does not fit: a sort pads to it.
+LIMITS = {
+    "A100": [64, 428, 1182],
+    "A10": [62, 220, 512],
+    "RTX 4090": [62, 220, 512],
+    "H100": [64, 512, 2011],
+    "B200": [64, 512, 2011],
+    "RTX 5090": [62, 220, 512],
+}
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_both_sides_of_every_switch_of_path(cuda, gpu):
+    """The longest instance that a path takes, and one item more; each path has others beside it."""
+    emulator.use(GPUS[gpu])
+    assert limits(problem([9], 20, 10, QUICK[:4]), NO_CURVES) == LIMITS[gpu]
+    kinds = (RankingKind.ATTENTION, RankingKind.RANDOM)
+    for wants, C in ((NO_CURVES, 10), (CURVES | MINIMAL, 3)):
+        ends = limits(problem([9], 20, C, kinds), wants)
+        assert ends == sorted(set(ends))
+        # The longest are as long as a tile of a sort of long instances at most.
+        lengths = [n for end in ends if end < 4096 for n in (end, end + 1)]
+        p = problem([*lengths, 3, 0, 17], 20, C, kinds)
+        assert_close(run(cuda, p, wants), run(reference.BACKEND, p, wants))
 
 
 INVALID = 64

@@ -1,4 +1,6 @@
-"""Compiles every Triton kernel for sm_90 without a GPU and prints what each uses, as JSON lines.
+"""Compiles every Triton kernel for a compute capability, without a GPU; prints what each uses.
+
+    python compile_kernels.py CONFIGURATION CAPABILITY     # float32 90; a JSON line a kernel
 
 Run in a process of its own without TRITON_INTERPRET: launches of a real sweep are recorded instead
 of run, so that the kernels are compiled with the very types and constants the backend gives them.
@@ -73,9 +75,9 @@ def record(name: str) -> dict[str, tuple]:
     return launches
 
 
-def measure(function, signature, constants, attributes, options) -> dict:
+def measure(capability: int, function, signature, constants, attributes, options) -> dict:
     source = ASTSource(function, signature, constants, attributes)
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
         cubin.write(compiled.asm["cubin"])
         cubin.flush()
@@ -97,4 +99,4 @@ def measure(function, signature, constants, attributes, options) -> dict:
 
 if __name__ == "__main__":
     for launch in record(sys.argv[1]).values():
-        print(json.dumps(measure(*launch)), flush=True)  # noqa: T201
+        print(json.dumps(measure(int(sys.argv[2]), *launch)), flush=True)  # noqa: T201

@@ -1,4 +1,4 @@
-"""Every Triton kernel compiled ahead of time for sm_90: registers, spills, occupancy, loads."""
+"""Every Triton kernel compiled ahead of time for each GPU: registers, spills, occupancy, loads."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
+from gpus import BY_CAPABILITY, REGISTERS
 
 pytestmark = pytest.mark.long
 KERNELS = import_module("fastattnerase.kernels.triton")
-# Why a kernel leaves more than half of a multiprocessor's warps unused.
+# Why a kernel leaves more than half of a multiprocessor's warps unused, and which may spill.
 REASONS = json.loads(
     (Path(__file__).parents[2] / "kernels" / "triton" / "occupancy.json").read_text()
 )
+EVERY = [(configuration, 90) for configuration in ("float32", "bfloat16", "wide")]
+EVERY += [("wide", capability) for capability in BY_CAPABILITY if capability != 90]
 
 
-def occupancy(registers: int, shared: int, warps: int) -> float:
-    """The share of 64 warps that a multiprocessor of compute capability 9.0 holds."""
-    by_registers = 65536 // (-(-registers // 8) * 8 * 32 * warps)
-    by_shared = 233472 // (shared + 1024)
-    return min(by_registers, by_shared, 64 // warps, 32) * warps / 64
-
-
-@pytest.mark.parametrize("configuration", ["float32", "bfloat16", "wide"])
-def test_kernels_compile_without_spills(configuration: str) -> None:
+@pytest.mark.parametrize(("configuration", "capability"), EVERY)
+def test_kernels_compile_without_spills(configuration: str, capability: int) -> None:
+    gpu = BY_CAPABILITY[capability]
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     process = subprocess.run(
-        [sys.executable, Path(__file__).with_name("compile_kernels.py"), configuration],
+        [
+            sys.executable,
+            Path(__file__).with_name("compile_kernels.py"),
+            configuration,
+            str(capability),
+        ],
         env=environment,
         capture_output=True,
         text=True,
@@ -45,11 +47,13 @@ def test_kernels_compile_without_spills(configuration: str) -> None:
     expected = {name for m in modules for name in vars(m) if name.endswith("_kernel")}
     assert {row["kernel"] for row in compiled} == expected
     for row in compiled:
-        assert row["spills"] == 0, row
-        assert row["registers"] * row["warps"] * 32 <= 65536, row
-        assert row["shared"] <= 48 * 1024, row
-        resident = occupancy(row["registers"], row["shared"], row["warps"])
-        assert resident >= 0.5 or REASONS[row["kernel"]], row
-    assert set(REASONS) <= expected
+        spills = 2 if row["kernel"] in REASONS["spills"] and capability < 90 else 0
+        assert row["spills"] <= spills, row
+        threads = row["warps"] * 32
+        assert row["registers"] * threads <= REGISTERS, row
+        assert row["shared"] <= 48 * 1024, row  # what a block has of any GPU without asking
+        resident = gpu.resident(row["registers"], row["shared"], threads)
+        assert 2 * resident >= gpu.threads or REASONS["occupancy"][row["kernel"]], row
+    assert {*REASONS["occupancy"], *REASONS["spills"]} <= expected
     projection = [row for row in compiled if row["kernel"] == "project_kernel"]
     assert all(row["wide_loads"] >= 2 for row in projection), projection

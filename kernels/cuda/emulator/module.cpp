@@ -7,8 +7,10 @@
 #include <string>
 
 #include "bindings/register.h"
+#include "bindings/sweep_args.h"
 #include "emulator/device.h"
 #include "emulator/emulator.h"
+#include "launch.cuh"
 
 namespace py = pybind11;
 
@@ -65,6 +67,18 @@ py::tuple warp_numbers() {
   return py::make_tuple(sum, odd, below, up);
 }
 
+// Finds the items of the longest instance that each path takes on the emulated device.
+py::tuple limits(const py::kwargs& kwargs) {
+  fae::ArgReader reader(kwargs);
+  const fae::SweepArgs args(reader);
+  const fae::SweepParams& p = args.params;
+  const auto plan = p.values_dtype == fae::kFloat64
+                        ? fae::make_plan<double>(p, fae::emulated_device(), 0)
+                        : fae::make_plan<float>(p, fae::emulated_device(), 0);
+  const fae::Launch& l = plan.launch;
+  return py::make_tuple(l.limit_warp, l.limit_mid, l.limit_big);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_emu, m) {
@@ -76,11 +90,14 @@ PYBIND11_MODULE(_emu, m) {
       "set_device",
       [](int multiprocessors, int shared_bytes, int quarter) {
         fae::emulated_device() =
-            fae::DeviceInfo{multiprocessors, 4 * (quarter + 1024), shared_bytes};
+            fae::DeviceInfo{multiprocessors, 4 * (quarter + 1024), shared_bytes, 1024};
       },
       py::arg("multiprocessors"), py::arg("shared_bytes"), py::arg("quarter"),
       "The emulated device: blocks resident at once, the shared memory that one block may have and "
       "that each of four on a multiprocessor has.");
+  m.def("limits", &limits,
+        "Items of the longest instance that a warp, a block and a big block take; the fields of "
+        "SweepParams by keyword.");
   m.def("meetings", &emu::meetings, "How often an emulated thread was resumed.");
   m.def("reversed_by", [](const std::string& fault) {
     return reversed_by(fault == "none"           ? Fault::kNone
