@@ -9,11 +9,12 @@
 #                                                      racecheck bench
 #   bash benchmarks/gpu_check.sh --emulated [RESULTS]  dry run on a CPU: host emulator, interpreter
 #
-# RESULTS defaults to $OUT, then to benchmarks/results (dry run: benchmarks/results/emulated); logs,
-# and numbers as gpu-DEVICE.json and .md, land there. Each stage has its own time limit; a failed stage does not stop the
-# next ones, and the exit status is the number of failed stages. Without the stage build, the
-# fastattnerase that python finds is checked. The build compiles for the GPU that is there; a wheel in
-# dist/ that this python takes is used instead. Variables: PYTHON (python3), LIMIT (seconds in all).
+# RESULTS defaults to $OUT, then to benchmarks/results (dry run: benchmarks/results/emulated); logs
+# land there, and numbers as gpu-DEVICE.json and .md. Each stage has its own time limit; a failed
+# stage does not stop the next ones, and the exit status is the number of failed stages. Without the
+# stage build, the fastattnerase that python finds is checked. The build compiles for the GPU that is
+# there; a wheel in dist/ that this python takes is used instead. Variables: PYTHON (python3), LIMIT
+# (seconds in all).
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -23,7 +24,7 @@ while [ $# -gt 0 ]; do
     --emulated) mode=emulated ;;
     --quick) quick=1 ;;
     --stages) stages=${2:?--stages: needs a comma-separated list}; shift ;;
-    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "unknown option $1; see --help" >&2; exit 64 ;;
     *) results=$1 ;;
   esac
