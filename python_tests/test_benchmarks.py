@@ -125,6 +125,38 @@ def test_quantus_measures_are_the_engine_s(monkeypatch: pytest.MonkeyPatch) -> N
         measures.check(data.head(2), 1)
 
 
+def test_exact_answers_are_compared_before_they_are_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exact, out = load("exact"), tmp_path / "exact.json"
+    threads = torch.get_num_threads()
+    try:
+        assert exact.main(["--smoke", "--json", str(out)]) == 0
+        rows = json.loads(out.read_text())["rows"]
+        assert [row["what"] for row in rows if "faster" not in row] == ["greedy order"] * 2
+        for row in rows:
+            if "faster" in row:
+                assert row["faster"] == pytest.approx(row["baseline_seconds"] / row["seconds"])
+        assert {row["size"] for row in rows if row["what"] == "sufficient set, no pair"} == {3}
+        assert "faster by" in capsys.readouterr().out
+        monkeypatch.setattr(exact, "threshold_numpy", lambda weights, m, t: (0, 0))
+        monkeypatch.setattr(exact, "measure", lambda smoke, repeats: [exact.threshold(100, 1)])
+        assert exact.main(["--smoke"]) == 1
+        assert "no numbers: threshold: answers differ by" in capsys.readouterr().err
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_the_quadratic_greedy_form_by_hand() -> None:
+    """Margins 2, −.4, −.3, 1 of equal weights: 2 first, then 1, then −.3, which leaves −.4."""
+    exact = load("exact")
+    own = np.array([[2.0], [-0.4], [-0.3], [1.0]])
+    order = exact.greedy_numpy(np.full(4, 0.25), own)
+    assert order.tolist() == [0, 3, 2, 1]
+    left = exact.left_margins(np.full(4, 0.25), own, order)
+    np.testing.assert_allclose(left, [2.3 / 4, 0.1, -0.35, -0.4])
+
+
 def test_buckets_hold_every_instance_once_within_the_limit() -> None:
     offsets = torch.tensor([0, 5, 5, 12, 13, 40, 45])  # lengths 5, 0, 7, 1, 27, 5
     found = list(load("baselines").buckets(offsets, 10))
