@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from fastattnerase import mi
 from fastattnerase.cli.app import app
+from fastattnerase.cli.bags import BagInput
 from fastattnerase.cli.options import Offer, command
 from fastattnerase.data import DataConfig
 from fastattnerase.data.word2vec import Word2VecConfig
@@ -22,7 +23,9 @@ from fastattnerase.models import ModelConfig, TrainConfig
 from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.wen.options import Options
 
-RECORDS = (DataConfig, Word2VecConfig, ModelConfig, TrainConfig, Config, mi.Config, Options)
+RECORDS = (
+    DataConfig, Word2VecConfig, ModelConfig, TrainConfig, Config, mi.Config, Options, BagInput,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

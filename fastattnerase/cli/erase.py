@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
 
+from fastattnerase.cli.bags import BagInput, erase_bags
 from fastattnerase.cli.console import Stages, out
 from fastattnerase.cli.inputs import (
     LOADING,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @command("fastattnerase erase --model runs/flanrnn --out runs/flanrnn/erase")
 def erase(
     given: Input,
+    bags: BagInput,
     config: Annotated[
         Config,
         Offer(
@@ -52,9 +54,12 @@ def erase(
 ) -> None:
     """Erase items, most important first, until each decision changes; write a run directory.
 
-    Serrano and Smith's two tests with the exact smallest set. The same command goes on after an
-    interruption.
+    Serrano and Smith's two tests with the exact smallest set; of slides (--bags) patch flipping
+    in both directions with heat maps. The same command goes on after an interruption.
     """
+    if bags.bags is not None:
+        erase_bags(given, bags, config, name, out_folder)
+        return
     stages = Stages(OPENING | COSTS)
     with stages:
         stages(LOADING, 0, 1)

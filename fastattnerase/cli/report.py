@@ -10,6 +10,7 @@ import typer
 from fastattnerase.cli.console import Stages, UsageError, out
 from fastattnerase.cli.inputs import LOADING, find_run
 from fastattnerase.cli.options import command
+from fastattnerase.mil.options import KIND as SLIDES
 from fastattnerase.runs.progress import tracked
 from fastattnerase.studies.compare.options import KIND as COMPARISON
 from fastattnerase.studies.serrano_smith.config import REPORT_COSTS
@@ -51,13 +52,21 @@ def report(
     """Write one HTML page on one run or several side by side, with tables as files."""
     from fastattnerase.studies.serrano_smith.result import load
 
-    if any(map(is_comparison, runs)):
+    if any(is_of(COMPARISON, run) for run in runs):
         if len(runs) > 1:
             raise UsageError(
                 f"runs: given {len(runs)} with a comparison of methods among them, needed that "
                 "alone, which has a page of its own"
             )
         out.print(str(report_comparison(runs[0], out_folder).resolve()), soft_wrap=True)
+        return
+    if any(is_of(SLIDES, run) for run in runs):
+        if len(runs) > 1:
+            raise UsageError(
+                f"runs: given {len(runs)} with a run over slides among them, needed that alone, "
+                "which has a page of its own"
+            )
+        out.print(str(report_slides(runs[0], out_folder).resolve()), soft_wrap=True)
         return
     places = [aggregate_of(run) or run for run in runs]
     if any(map(is_large, places)):
@@ -78,11 +87,23 @@ def report(
     out.print(str(page.resolve()), soft_wrap=True)
 
 
-def is_comparison(folder: Path) -> bool:
-    """Say whether `fastattnerase compare` wrote a folder."""
+def is_of(kind: str, folder: Path) -> bool:
+    """Say whether a folder holds a run of some kind."""
     from fastattnerase.runs.rundir import RUN, read_json
 
-    return (folder / RUN).is_file() and read_json(folder / RUN).get("kind") == COMPARISON
+    return (folder / RUN).is_file() and read_json(folder / RUN).get("kind") == kind
+
+
+def report_slides(folder: Path, out_folder: Path | None) -> Path:
+    """Write the page of a run over slides; give its path."""
+    from fastattnerase.mil.report import build
+    from fastattnerase.mil.run import load
+    from fastattnerase.runs.lock import alone
+
+    result = load(folder)
+    target = out_folder or folder / "report"
+    with alone(target):
+        return build(result, target)
 
 
 def aggregate_of(folder: Path) -> Path | None:

@@ -120,11 +120,9 @@ class HeatMap:
         figure = Figure(figsize=(4.6, 4.6 * ratio * 0.82 + 0.9), layout="constrained")
         axes = figure.add_subplot()
         image = axes.imshow(cells, cmap="viridis", vmin=0, vmax=100, interpolation="nearest")
-        squares = at[np.asarray(self.marked)]
-        edges = [[(c - 0.5, r - 0.5), (c + 0.5, r - 0.5), (c + 0.5, r + 0.5), (c - 0.5, r + 0.5),
-                  (c - 0.5, r - 0.5)] for r, c in squares.tolist()]  # fmt: skip
-        width_of = 1.6 if max(height, width) <= 60 else 0.7
-        axes.add_collection(LineCollection(edges, colors="#e8000b", linewidths=width_of))
+        thick = 1.8 if max(height, width) <= 60 else 1.0
+        edges = _borders(at[np.asarray(self.marked)], cells.shape)
+        axes.add_collection(LineCollection(edges, colors="#e8000b", linewidths=thick))
         axes.set(xticks=[], yticks=[], title=title or self.slide_id)
         axes.grid(False)
         for spine in axes.spines.values():
@@ -153,6 +151,18 @@ class HeatMap:
         grid = np.full(tuple(at.max(0) + 1), -np.inf)
         np.maximum.at(grid, (at[:, 0], at[:, 1]), np.where(np.isnan(values), -np.inf, values))
         return np.where(np.isinf(grid), np.nan, grid), at
+
+
+def _borders(squares: NDArray[np.int64], shape: tuple[int, ...]) -> list[list[tuple[float, float]]]:
+    """Outline squares of a grid [m, 2]: the edges that have one of them on one side alone."""
+    inside = np.zeros((shape[0] + 2, shape[1] + 2), dtype=bool)
+    inside[squares[:, 0] + 1, squares[:, 1] + 1] = True
+    across = np.argwhere(inside[1:] != inside[:-1])  # an edge below row r - 1
+    along = np.argwhere(inside[:, 1:] != inside[:, :-1])
+    return [
+        *([(c - 1.5, r - 0.5), (c - 0.5, r - 0.5)] for r, c in across.tolist()),
+        *([(c - 0.5, r - 1.5), (c - 0.5, r - 0.5)] for r, c in along.tolist()),
+    ]
 
 
 def percentiles(values: Floats) -> Floats:

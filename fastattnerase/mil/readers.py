@@ -22,6 +22,9 @@ NAMES = ("features", "feats")  # what files call the features; CLAM and TRIDENT 
 COORDS = "coords"
 # What CLAM and TRIDENT say of the side of a patch, in the unit of the coordinates first.
 _SIDES = ("patch_size_level0", "patch_size")
+# What torch raises of a file that was cut or is of another kind.
+_OF_DAMAGE = (AttributeError, EOFError, IndexError, KeyError, OSError, RuntimeError, TypeError,
+              ValueError)  # fmt: skip
 _DAMAGED = "which cannot be read to its end"
 
 
@@ -126,7 +129,7 @@ def load_weights(path: Path, what: str) -> Any:
         raise BagError(
             f"{path}: given a pickle of other objects than tensors, needed weights alone: {what}"
         ) from None
-    except (EOFError, RuntimeError, ValueError, KeyError):
+    except _OF_DAMAGE:
         raise BagError(f"{path}: given a damaged file, needed {what}") from None
 
 

@@ -281,7 +281,15 @@ def test_pictures(tmp_path: Path) -> None:
     # Percentiles within the slide; what has no score is last in order, and drawn so.
     assert drawn[0, 0] == 75
     [marked] = [c for c in axes.collections if hasattr(c, "get_segments")]
-    assert len(marked.get_segments()) == 2
+    # The squares of row 0, column 1 and of row 1, column 2: each has its four edges.
+    edges = {tuple(map(tuple, edge.tolist())) for edge in marked.get_segments()}
+    assert edges == {
+        *(((0.5, y), (1.5, y)) for y in (-0.5, 0.5)), *(((x, -0.5), (x, 0.5)) for x in (0.5, 1.5)),
+        *(((1.5, y), (2.5, y)) for y in (0.5, 1.5)), *(((x, 0.5), (x, 1.5)) for x in (1.5, 2.5)),
+    }  # fmt: skip
+    # Two neighbours are outlined together: six edges, none between them.
+    both = mil.HeatMap("a", [[0, 0], [1, 0]], {"attention": [1, 2]}, [True, True])
+    [marked] = [c for c in both.figure("attention").axes[0].collections if len(c.get_paths()) == 6]
 
 
 def test_bad_maps() -> None:
