@@ -15,7 +15,7 @@ from torch import Tensor
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.choices import BackendName, CurveName, Direction
 from fastattnerase.ops import ItemErasure, PrefixErasure, Sweep, rank, sweep
-from fastattnerase.ops.sweeps import DEFAULT_MAX_BYTES
+from fastattnerase.ops.running import DEFAULT_MAX_BYTES
 from fastattnerase.status import Status
 
 RankingLike = str | Tensor

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fastattnerase as fae
-from fastattnerase.ops import sweeps
+from fastattnerase.ops import running
 from fastattnerase.ops.direct import nobody_listens
 from fastattnerase.tensor_checks import are_plain
 
@@ -33,8 +33,8 @@ def through_torch(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def watched(name: str, call: Any) -> Any:
         return lambda *args: (seen.append(name), call(*args))[1]
 
-    monkeypatch.setattr(sweeps, "sweep_op", watched("operator", sweeps.sweep_op))
-    monkeypatch.setattr(sweeps, "sweep_function", watched("function", sweeps.sweep_function))
+    monkeypatch.setattr(running, "sweep_op", watched("operator", running.sweep_op))
+    monkeypatch.setattr(running, "sweep_function", watched("function", running.sweep_function))
     return seen
 
 

@@ -15,7 +15,7 @@ from fastattnerase.exact_problems import EnvelopeOutputs
 from fastattnerase.ops.exact_library import envelope_op
 from fastattnerase.ops.plan import RankingLike, plan_rankings
 from fastattnerase.ops.results import _Record, _table
-from fastattnerase.ops.sweeps import DEFAULT_MAX_BYTES, run
+from fastattnerase.ops.running import DEFAULT_MAX_BYTES, run
 from fastattnerase.ops.terms import terms_of
 from fastattnerase.problem import BIT
 from fastattnerase.tensor_checks import offsets_of

@@ -13,7 +13,9 @@ from fastattnerase.ops.groups import group_items
 from fastattnerase.ops.library import reweigh_op
 from fastattnerase.ops.plan import RankingLike, plan_rankings
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure
-from fastattnerase.ops.sweeps import DEFAULT_MAX_BYTES, check_batch, run, sweep
+from fastattnerase.ops.running import DEFAULT_MAX_BYTES, check_batch, run
+from fastattnerase.ops.sweeps import sweep
+from fastattnerase.ops.zeroed import run_zeroed
 from fastattnerase.problem import BIT
 from fastattnerase.tensor_checks import check_devices, check_float, shape_of
 
@@ -25,6 +27,7 @@ def rank(
     seed: int = 0,
     order: int = 0,
     groups: Tensor | None = None,
+    renormalize: bool = True,
     backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
@@ -39,6 +42,7 @@ def rank(
         seed: of the ranking "random", 0 … 2^63 - 1.
         order: the number of the random order, 0 or more.
         groups: as of `erase_prefixes`; the order is then one of groups, [G].
+        renormalize: as of `erase_prefixes`.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
@@ -78,8 +82,9 @@ def rank(
     if groups is not None:
         batch, made = group_items(batch, groups)
         (ranking,) = made.of_groups((ranking,))
-    plan = plan_rankings(batch, (ranking,), 1, first_random=order)
-    out = run(batch, plan, BIT["order"], seed, False, backend, validate, max_bytes)
+    plan = plan_rankings(batch, (ranking,), 1, order, renormalize)
+    way = run if renormalize else run_zeroed
+    out = way(batch, plan, BIT["order"], seed, False, backend, validate, max_bytes)
     assert out.order is not None
     return out.order[0]
 
@@ -96,6 +101,7 @@ def erase_prefixes(
     seed: int = 0,
     random_orders: int = 1,
     groups: Tensor | None = None,
+    renormalize: bool = True,
     backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
@@ -103,7 +109,8 @@ def erase_prefixes(
     """Erase every prefix of every ranking and find the first whose erasure changes the decision.
 
     After erasing the first `k` items of a ranking `r` the logits are
-    `z_k = Σ_{j>k} a_{r_j} W h_{r_j} / Σ_{j>k} a_{r_j} + b`, and `b` where no mass survives.
+    `z_k = Σ_{j>k} a_{r_j} W h_{r_j} / Σ_{j>k} a_{r_j} + b`, and `b` where no mass survives; without
+    renormalising `z_k = Σ_{j>k} a_{r_j} W h_{r_j} + b`.
 
     Args:
         batch: B instances of T items in all.
@@ -126,6 +133,14 @@ def erase_prefixes(
             "attention" goes by a group's mass, the other names by the group's value and weight;
             ranking scores of items [T] are summed over each group, scores and orders of groups [G]
             are taken as they are.
+        renormalize: False: the survivors' weights stay as they are, so that the logits of survivors
+            `S` are `Σ_S a_i W h_i + b` (value zeroing, models that do not normalise; given weights
+            are not divided by their sum). Every decision starts from the bias instead of scaling it
+            by mass. Of the names "gradient", "product", "leave_one_out", "leave_one_out_drop",
+            "greedy" and "minimal" are those of this erasing, the others as they always are; scores
+            that underflow weigh nothing. Computed in torch from the contributions of any backend,
+            a linear head's: `O(n C)` a ranking and `O(n^2 C)` for "greedy" with more than two
+            classes, several times slower than the engine.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
@@ -149,6 +164,9 @@ def erase_prefixes(
     ([[2]], [[0]])
     >>> result.curves["decision"].tolist()
     [[1, 1, 0, 0]]
+    >>> result = fae.erase_prefixes(batch, ["attention"], renormalize=False, curves=("logits",))
+    >>> [[round(z, 2) for z in point] for point in result.curves["logits"][0].tolist()]
+    [[0.2, 1.1], [0.2, 0.6], [0.2, 0.0], [0.0, 0.0]]
     """
     return sweep(
         batch,
@@ -161,6 +179,7 @@ def erase_prefixes(
         seed=seed,
         random_orders=random_orders,
         groups=groups,
+        renormalize=renormalize,
         single=False,
         minimal=False,
         backend=backend,
@@ -174,6 +193,7 @@ def erase_each(
     *,
     kl: bool = False,
     groups: Tensor | None = None,
+    renormalize: bool = True,
     backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
@@ -184,6 +204,7 @@ def erase_each(
         batch: B instances of T items in all.
         kl: whether KL(without the item ‖ original) is returned too, natural logarithm.
         groups: as of `erase_prefixes`: every group alone is erased, and `T` counts groups.
+        renormalize: as of `erase_prefixes`.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
@@ -211,6 +232,7 @@ def erase_each(
         single=True,
         single_kl=kl,
         groups=groups,
+        renormalize=renormalize,
         minimal=False,
         backend=backend,
         validate=validate,
@@ -224,6 +246,7 @@ def minimal_flip_set(
     batch: AttentionBatch,
     *,
     groups: Tensor | None = None,
+    renormalize: bool = True,
     backend: BackendName = "auto",
     validate: bool | None = None,
 ) -> MinimalFlipSet:
@@ -235,6 +258,8 @@ def minimal_flip_set(
     Args:
         batch: B instances of T items in all, with a linear head and one attention head.
         groups: as of `erase_prefixes`: the fewest groups, and `T` counts groups.
+        renormalize: as of `erase_prefixes`. False: the largest `a_i [(W h_i)_y − (W h_i)_c]` go
+            first, until their sum outweighs the bias too; exact for any number of attention heads.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
 
@@ -264,7 +289,14 @@ def minimal_flip_set(
     ([1], [True, False, True])
     """
     result = sweep(
-        batch, (), groups=groups, single=False, minimal=True, backend=backend, validate=validate
+        batch,
+        (),
+        groups=groups,
+        renormalize=renormalize,
+        single=False,
+        minimal=True,
+        backend=backend,
+        validate=validate,
     ).minimal
     assert result is not None
     return result

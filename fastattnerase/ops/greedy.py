@@ -13,7 +13,9 @@ from fastattnerase.exact_problems import GreedyOutputs
 from fastattnerase.ops.exact_library import greedy_op
 from fastattnerase.ops.groups import Groups, group_items
 from fastattnerase.ops.results import _Record, _table
+from fastattnerase.ops.running import check_batch
 from fastattnerase.ops.terms import terms_of
+from fastattnerase.ops.zeroed import greedy_zeroed
 
 
 @dataclass(eq=False, repr=False)
@@ -73,6 +75,7 @@ def greedy_order(
     steps: int | None = None,
     until_flip: bool = False,
     groups: Tensor | None = None,
+    renormalize: bool = True,
     backend: BackendName = "auto",
     validate: bool | None = None,
 ) -> GreedyOrder:
@@ -84,11 +87,15 @@ def greedy_order(
     Of one output the item that leaves the least output is removed.
 
     Args:
-        batch: B instances of T items in all, with a linear head and one attention head.
+        batch: B instances of T items in all, with a linear head and one attention head (any number
+            with `renormalize=False`).
         steps: items removed of each instance at most, 0 or more; None: all.
         until_flip: whether to stop at the first flip of the decision (of one output, below 0).
         groups: as of `erase_prefixes`: whole groups are removed, and `T` counts groups.
-        backend: "auto" or the name of one, "cpu" or "reference"; see `backends()`.
+        renormalize: False: the survivors' weights stay as they are, as of `erase_prefixes`. A sort
+            where there are two classes or one output, else a pass over the items a step, `O(n^2)`.
+        backend: "auto" or the name of one, "cpu" or "reference" (with `renormalize=False` any);
+            see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
 
     Returns:
@@ -114,8 +121,15 @@ def greedy_order(
     if steps is not None and steps < 0:
         raise ValueError(f"steps: given {steps}, needed 0 or more")
     made = None
+    check_batch(batch)
     if groups is not None:
         batch, made = group_items(batch, groups)
+    if not renormalize:
+        most = -1 if steps is None else steps
+        found, label, status = greedy_zeroed(batch, most, until_flip, backend, validate)
+        return GreedyOrder(
+            found.order, found.removed, found.certain, label, status, batch.offsets, made
+        )
     terms = terms_of(batch, "a greedy order", backend, validate)
     own, empty = terms.margins()  # [T, K], [B, K]
     wins = (terms.rivals() < terms.label[:, None]).long()  # [B, C - 1]

@@ -10,7 +10,7 @@ from torch import Tensor
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.ops.functions import rank
 from fastattnerase.ops.plan import plan_rankings
-from fastattnerase.ops.sweeps import DEFAULT_MAX_BYTES, run
+from fastattnerase.ops.running import DEFAULT_MAX_BYTES, run
 from fastattnerase.problem import BIT, FIRST_PERMUTATION
 
 

@@ -13,7 +13,7 @@ from fastattnerase.ops.library import permute_op
 from fastattnerase.ops.permutations import permutation_orders
 from fastattnerase.ops.plan import plan_rankings
 from fastattnerase.ops.results import PermutedWeights
-from fastattnerase.ops.sweeps import DEFAULT_MAX_BYTES, check_batch, check_seed, run
+from fastattnerase.ops.running import DEFAULT_MAX_BYTES, check_batch, check_seed, run
 from fastattnerase.problem import BIT, PermutedOutputs
 from fastattnerase.status import Status
 

@@ -52,6 +52,7 @@ def plan_rankings(
     rankings: Sequence[RankingLike],
     random_orders: int,
     first_random: int = 0,
+    renormalize: bool = True,
 ) -> Plan:
     """Check the rankings and give each its row; "random" gets `random_orders` rows."""
     plan = Plan([], [], [], [], [], {})
@@ -71,7 +72,7 @@ def plan_rankings(
                 plan.add("random" if random_orders == 1 else f"random[{i}]", _RANDOM, i)
         else:
             if kind == _MINIMAL:
-                check_minimal(batch, "rankings")
+                check_minimal(batch, "rankings", renormalize)
             plan.add(given, kind)
     if len(plan.orders) + len(plan.keys) > 1:
         count = 0
@@ -119,18 +120,18 @@ def _plan_tensor(plan: Plan, batch: AttentionBatch, ranking: Tensor) -> None:
         )
 
 
-def why_no_minimal(batch: AttentionBatch) -> str:
-    """Say why a batch has no minimal set; empty where it has one."""
+def why_no_minimal(batch: AttentionBatch, renormalize: bool = True) -> str:
+    """Say why a batch has no minimal set from one sort; empty where it has one."""
     if batch.head is not None:
         return "a callable head: the sort that finds the set is exact for linear heads alone"
-    if batch.num_heads > 1:
+    if batch.num_heads > 1 and renormalize:
         return f"{batch.num_heads} attention heads: the sort that finds the set is exact for one"
     return ""
 
 
-def check_minimal(batch: AttentionBatch, name: str) -> None:
+def check_minimal(batch: AttentionBatch, name: str, renormalize: bool = True) -> None:
     """Refuse the minimal set where it is not defined."""
-    why = why_no_minimal(batch)
+    why = why_no_minimal(batch, renormalize)
     if why:
         raise ValueError(
             f"{name}: given the minimal set of a batch with {why}, needed a linear head and one "

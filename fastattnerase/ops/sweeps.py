@@ -6,20 +6,17 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args, overload
 
-import torch
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.choices import BackendName, CurveName, Directions
-from fastattnerase.ops.callable_head import sweep_callable
-from fastattnerase.ops.direct import nobody_listens
 from fastattnerase.ops.groups import group_items
-from fastattnerase.ops.library import own_scores_op, sweep_function, sweep_op
-from fastattnerase.ops.own_rankings import own_scores
-from fastattnerase.ops.plan import Plan, RankingLike, check_minimal, plan_rankings, why_no_minimal
+from fastattnerase.ops.plan import RankingLike, check_minimal, plan_rankings, why_no_minimal
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure, Sweep
-from fastattnerase.problem import BIT, Outputs, as_outputs
-from fastattnerase.tensor_checks import are_plain
+from fastattnerase.ops.running import DEFAULT_MAX_BYTES, check_batch
+from fastattnerase.ops.running import run as run_renormalized
+from fastattnerase.ops.zeroed import run_zeroed
+from fastattnerase.problem import BIT
 
 _CURVE_BIT = {
     name.removeprefix("curve_"): bit for name, bit in BIT.items() if name.startswith("curve_")
@@ -27,64 +24,6 @@ _CURVE_BIT = {
 CURVES: tuple[CurveName, ...] = get_args(CurveName)
 _SINGLE_BITS = BIT["single_flip_label"] | BIT["single_js"] | BIT["single_drop"]
 _MINIMAL_BITS = BIT["minimal_size"] | BIT["minimal_flip_label"] | BIT["minimal_order"]
-DEFAULT_MAX_BYTES = 256 * 2**20
-
-
-def run(
-    batch: AttentionBatch,
-    plan: Plan,
-    wants: int,
-    seed: int,
-    keep: bool,
-    backend: str,
-    validate: bool | None,
-    max_bytes: int,
-) -> Outputs:
-    """Run the sweep operator on a batch."""
-    check_seed(seed)
-    if validate is None:
-        validate = batch.device.type == "cpu"
-    if batch.head is not None:
-        return sweep_callable(batch, plan, wants, seed, keep, backend, validate, max_bytes)
-    if plan.unplaced:
-        _place_own(batch, plan, seed, validate)
-    plain = nobody_listens() and batch.plain and are_plain(plan.orders) and are_plain(plan.keys)
-    results: list[Tensor] = (sweep_function if plain else sweep_op)(
-        *batch.packed,
-        *batch.linear_head,
-        batch.ids,
-        plan.kinds,
-        plan.args,
-        plan.orders,
-        plan.keys,
-        seed,
-        keep,
-        wants,
-        backend,
-        validate,
-    )
-    return as_outputs(results, wants)
-
-
-def _place_own(batch: AttentionBatch, plan: Plan, seed: int, validate: bool) -> None:
-    """Give scores to the rows of a plan that no backend computes, for a linear head."""
-    names = list(plan.unplaced.values())
-    # A compiled or exported graph calls an operator, within which autograd does not work.
-    compute = own_scores_op if torch.compiler.is_compiling() else own_scores
-    scores = compute(*batch.packed, *batch.linear_head, batch.ids, names, seed, validate)
-    for i, row in enumerate(plan.unplaced):
-        plan.place(row, scores[i])
-    plan.unplaced = {}  # a sweep in both directions goes through the plan twice
-
-
-def check_seed(seed: int) -> None:
-    if not 0 <= seed < 2**63:
-        raise ValueError(f"seed: given {seed}, needed 0 to 2^63 - 1")
-
-
-def check_batch(batch: AttentionBatch) -> None:
-    if not isinstance(batch, AttentionBatch):
-        raise TypeError(f"batch: given {type(batch).__name__}, needed an AttentionBatch")
 
 
 # By default there is a minimal set where one exists: checkers take it as there.
@@ -101,6 +40,7 @@ def sweep(
     seed: int = ...,
     random_orders: int = ...,
     groups: Tensor | None = ...,
+    renormalize: bool = ...,
     single: Literal[True] = ...,
     single_kl: bool = ...,
     minimal: Literal[True],
@@ -121,6 +61,7 @@ def sweep(
     seed: int = ...,
     random_orders: int = ...,
     groups: Tensor | None = ...,
+    renormalize: bool = ...,
     single: Literal[True] = ...,
     single_kl: bool = ...,
     minimal: None = ...,
@@ -141,6 +82,7 @@ def sweep(
     seed: int = ...,
     random_orders: int = ...,
     groups: Tensor | None = ...,
+    renormalize: bool = ...,
     single: bool = ...,
     single_kl: bool = ...,
     minimal: bool | None = ...,
@@ -160,6 +102,7 @@ def sweep(
     seed: int = 0,
     random_orders: int = 1,
     groups: Tensor | None = None,
+    renormalize: bool = True,
     single: bool = True,
     single_kl: bool = False,
     minimal: bool | None = None,
@@ -171,13 +114,13 @@ def sweep(
 
     Args:
         batch: B instances of T items in all.
-        rankings, curves, direction, orders, logits, weights, seed, random_orders, groups: as of
-            `erase_prefixes`.
+        rankings, curves, direction, orders, logits, weights, seed, random_orders, groups,
+            renormalize: as of `erase_prefixes`.
         single: whether every item is erased alone.
         single_kl: whether `single` has `kl` too, as of `erase_each`; needs `single`.
         minimal: whether the minimal flipping set is looked for; None: where it exists, which is
-            with a linear head and one attention head. Elsewhere it is left out, `why_no_minimal`
-            of the result says why, and True raises.
+            with a linear head and one attention head (any number with `renormalize=False`).
+            Elsewhere it is left out, `why_no_minimal` of the result says why, and True raises.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
@@ -246,16 +189,17 @@ def sweep(
         wants |= BIT["single_kl"]
     left_out = "not asked for: minimal=False" if minimal is False else ""
     if minimal:
-        check_minimal(batch, "minimal")
+        check_minimal(batch, "minimal", renormalize)
     elif minimal is None:
-        left_out = why_no_minimal(batch)
+        left_out = why_no_minimal(batch, renormalize)
     if not left_out:
         wants |= _MINIMAL_BITS
     made = None
     if groups is not None:
         batch, made = group_items(batch, groups)
         rankings = made.of_groups(rankings)
-    plan = plan_rankings(batch, rankings, random_orders)
+    plan = plan_rankings(batch, rankings, random_orders, renormalize=renormalize)
+    run = run_renormalized if renormalize else run_zeroed
     out = run(batch, plan, wants, seed, direction == "keep", backend, validate, max_bytes)
     kept = None
     if direction == "both" and curves:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.ops.plan import plan_rankings
-from fastattnerase.ops.sweeps import DEFAULT_MAX_BYTES, check_batch, run
+from fastattnerase.ops.running import DEFAULT_MAX_BYTES, check_batch, run
 from fastattnerase.problem import BIT
 from fastattnerase.reference.instance import NEAR_TIE_TOLERANCE
 
@@ -61,10 +61,7 @@ class Terms:
 
 
 def terms_of(batch: AttentionBatch, what: str, backend: str, validate: bool | None) -> Terms:
-    """Project a batch, once, with the backend of the sweep.
-
-    Each item is swept as an instance of its own, whose logits are its contribution.
-    """
+    """Project a batch, once, with the backend of the sweep."""
     check_batch(batch)
     if batch.head is not None or batch.num_heads > 1:
         given = (
@@ -76,21 +73,37 @@ def terms_of(batch: AttentionBatch, what: str, backend: str, validate: bool | No
     plan = plan_rankings(batch, (), 1)
     found = run(batch, plan, BIT["weights"], 0, False, backend, validate, DEFAULT_MAX_BYTES)
     assert found.weights is not None  # asked for
-    T, device = batch.num_items, batch.device
     weight, bias = batch.linear_head  # [C, 1, D], [C] or [B, C]
-    rows = torch.arange(T + 1, device=device)
-    alone = batch[:].with_weights(torch.ones(T, 1, device=device))
-    alone.offsets, alone.ids, alone._rows = rows, rows[:-1], rows[:-1]
-    alone._head_bias = torch.zeros(len(weight), dtype=torch.float64, device=device)
-    out = run(alone, plan, BIT["logits"], 0, False, backend, False, DEFAULT_MAX_BYTES)
-    assert out.logits is not None  # asked for
+    contributions = project(batch, backend, DEFAULT_MAX_BYTES)[:, 0]  # [T, C]
     usable = (found.label >= 0)[:, None]  # [B, 1]
     wide = bias.double().expand(len(batch), len(weight))  # [B, C]
     return Terms(
         batch,
         found.weights[:, 0].nan_to_num(0.0),
-        out.logits.double().where(usable[batch.instance_of_item], 0.0),
+        contributions.where(usable[batch.instance_of_item], 0.0),
         wide.where(usable, 0.0),
         found.label,
         found.status,
     )
+
+
+def project(batch: AttentionBatch, backend: str, max_bytes: int) -> Tensor:
+    """Project every item with each head on its own: contributions [T, H, C], float64.
+
+    Each item is swept as an instance of its own, whose logits are its contribution.
+    """
+    T, H, device = batch.num_items, batch.num_heads, batch.device
+    weight = batch.linear_head[0]  # [C, H, D]
+    rows = torch.arange(T + 1, device=device)
+    plan = plan_rankings(batch, (), 1)
+    found = []
+    for h in range(H):
+        one = torch.zeros(T, H, device=device)
+        one[:, h] = 1
+        alone = batch[:].with_weights(one)
+        alone.offsets, alone.ids, alone._rows = rows, rows[:-1], rows[:-1]
+        alone._head_bias = torch.zeros(len(weight), dtype=torch.float64, device=device)
+        out = run(alone, plan, BIT["logits"], 0, False, backend, False, max_bytes)
+        assert out.logits is not None  # asked for
+        found.append(out.logits.double())
+    return torch.stack(found, 1)

@@ -13,7 +13,8 @@ from fastattnerase.batch import AttentionBatch
 from fastattnerase.choices import BackendName, Direction
 from fastattnerase.ops.plan import RankingLike, plan_rankings, why_no_minimal
 from fastattnerase.ops.results import Sweep, _Record, _table
-from fastattnerase.ops.sweeps import DEFAULT_MAX_BYTES, check_batch, run, sweep
+from fastattnerase.ops.running import DEFAULT_MAX_BYTES, check_batch, run
+from fastattnerase.ops.sweeps import sweep
 from fastattnerase.tensor_checks import check_devices, offsets_of, shape_of
 
 Of = Literal["output", "margin", "probability"]

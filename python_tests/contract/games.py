@@ -49,6 +49,15 @@ def of_groups(one: Small, ids: np.ndarray) -> Game:
     return Game(share.sum(1), one.logits[rows.astype(int)], share @ one.contributions)
 
 
+def zeroed(weights: np.ndarray, contributions: np.ndarray, bias: np.ndarray) -> Game:
+    """Leave the survivors' weights [n, H] as they are: what each item adds [n, H, C] is added."""
+    n = len(weights)
+    terms = np.einsum("nh,nhc->nc", weights, contributions)
+    totals = weights.sum(0)
+    mass = (weights / np.where(totals > 0, totals, 1)).mean(1)
+    return Game(mass, every_subset(n) @ terms + bias, terms)
+
+
 def rows_kept(order: np.ndarray) -> list[int]:
     """The rows of the sets that are left after 0, 1, … units of an order are erased."""
     n = len(order)
