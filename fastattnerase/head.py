@@ -122,8 +122,11 @@ def linear_head(
     inner = tuple(values.shape[1:] if several else values.shape[2:])
     if weight.ndim != len(inner) + 1 or tuple(weight.shape[1:]) != inner or not weight.shape[0]:
         needed = ", ".join(str(size) for size in inner)
+        # As a layer on all heads' values, one after another, has it.
+        flat = weight.ndim == 2 and len(inner) == 2 and weight.shape[1] == inner[0] * inner[1]
+        way = f", as head_weight.reshape(-1, {needed}) makes" if flat and weight.shape[0] else ""
         raise ValueError(
-            f"head_weight: given {shape_of(weight)}, needed [C, {needed}] with C at least 1"
+            f"head_weight: given {shape_of(weight)}, needed [C, {needed}] with C at least 1{way}"
         )
     C = weight.shape[0]
     dtype = torch.float64 if values.dtype == torch.float64 else torch.float32

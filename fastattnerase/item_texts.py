@@ -51,7 +51,8 @@ class ItemTexts:
                 ends.append(ends[-1] + len(line))
         if len(ends) - 1 != len(needed):
             raise RunError(
-                f"{path}: given {len(ends) - 1} lines, needed {len(needed)}, one for each instance"
+                f"{path}: given {_counted(len(ends) - 1, 'line')}, needed {len(needed)}, one for "
+                "each instance"
             )
         self._ends = torch.tensor(ends)  # [B + 1], bytes
 
@@ -78,7 +79,10 @@ def texts_of_instances(text: str, name: str, lengths: Tensor) -> list[list[str]]
     if not isinstance(found, list) or not all(map(_are_texts, found)):
         raise RunError(f"{name}: given {text:.40}, needed a JSON list of lists of texts")
     if len(found) != len(lengths):
-        raise RunError(f"{name}: given {len(found)} lists, needed {len(lengths)} instances")
+        raise RunError(
+            f"{name}: given {_counted(len(found), 'list')}, needed {len(lengths)}, one for each "
+            "instance"
+        )
     for instance, (texts, items) in enumerate(zip(found, lengths.tolist(), strict=True)):
         _check_length(name, instance, texts, items)
     return found
@@ -106,6 +110,10 @@ def _from_json(text: str, name: str) -> Any:
 def _check_length(name: str, instance: int, texts: list[str], items: int) -> None:
     if len(texts) != items:
         raise RunError(
-            f"{name}: given {len(texts)} texts for instance {instance}, needed {items}, one for "
-            "each item that offsets tell of"
+            f"{name}: given {_counted(len(texts), 'text')} for instance {instance}, needed "
+            f"{items}, one for each item that offsets tell of"
         )
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"

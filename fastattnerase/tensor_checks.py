@@ -41,7 +41,9 @@ def check_tensor(name: str, tensor: Tensor, dtype: torch.dtype | None = None) ->
     if tensor.layout != torch.strided:
         raise TypeError(f"{name}: given {tensor.layout}, needed a dense tensor: .to_dense()")
     if dtype is not None and tensor.dtype != dtype:
-        raise TypeError(f"{name}: given {tensor.dtype}, needed {dtype}")
+        whole = dtype == torch.int64 and not (tensor.is_floating_point() or tensor.is_complex())
+        way = f", as {name}.long() makes" if whole else ""
+        raise TypeError(f"{name}: given {tensor.dtype}, needed {dtype}{way}")
 
 
 def check_float(name: str, tensor: Tensor) -> None:

@@ -334,3 +334,20 @@ def test_a_batch_of_nothing():
     assert result.minimal.size.shape == (0,)
     assert batch.to_padded(torch.zeros(0)).shape == (0, 0)
     assert len(result.to_pandas()) == 0
+
+
+def test_tensors_of_another_form_are_told_how_to_be_taken():
+    with pytest.raises(TypeError, match=r"offsets: given torch.int32, .* offsets.long\(\)"):
+        packed(offsets=torch.tensor([0, 2, 2, 5], dtype=torch.int32))
+    values, scores = torch.randn(5, 2, 4), torch.randn(5, 2)  # two attention heads
+    told = (
+        "head_weight: given [3, 8], needed [C, 2, 4] with C at least 1, as "
+        "head_weight.reshape(-1, 2, 4) makes"
+    )
+    weight = torch.randn(3, 8)
+    with pytest.raises(ValueError, match=re.escape(told)):
+        packed(values=values, scores=scores, head_weight=weight)
+    batch = packed(values=values, scores=scores, head_weight=weight.reshape(-1, 2, 4))
+    assert batch.num_heads == 2
+    with pytest.raises(ValueError, match=r"with C at least 1$"):
+        packed(values=values, scores=scores, head_weight=torch.randn(3, 7))

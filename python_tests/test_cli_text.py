@@ -196,6 +196,40 @@ def test_more_epochs_go_on(tmp_path: Path) -> None:
         )
 
 
+def test_what_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    data = write(tmp_path / "x.csv", ["0", "1"] * 30)
+    out = tmp_path / "runs" / "m"
+    one_line("train", "--data", data, *TINY, "--label-column", "none", "--out", out)
+    assert not out.exists()
+
+
+def test_a_ranking_that_is_none_is_told_those_of_the_command_line(tmp_path: Path) -> None:
+    line = one_line("erase", "--model", tmp_path, "--rankings", "gready")
+    assert line.startswith("error: --rankings: given 'gready', needed one of ")
+    assert line.endswith(", 'module:name' of a function")
+
+
+def test_texts_that_english_rules_do_not_cut_are_told(tmp_path: Path) -> None:
+    data = tmp_path / "zh.csv"
+    rows = [f"我喜欢这部电影。第{number}次,{number % 2}" for number in range(40)]
+    data.write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    train = ("train", "--data", data, *TINY, "--out", tmp_path / "m")
+    assert "are of scripts that set no spaces between words" in invoke(*train).stdout
+
+
+def test_a_file_that_cannot_be_parsed_is_told_in_our_words(tmp_path: Path) -> None:
+    data = tmp_path / "open.csv"
+    data.write_text('text,label\na,yes\n"b\nc",no\n"good film,yes\nbad,no\n')
+    line = one_line("train", "--data", data, *TINY, "--out", tmp_path / "m")
+    assert line.endswith(
+        'open.csv, row 3: given a quotation mark (") that is not closed, needed another where the '
+        'text ends; within a text it is written twice ("")'
+    )
+    data.write_text("text,label\n" + "a,yes\n" * 9 + "b,c,no\n")
+    line = one_line("train", "--data", data, *TINY, "--out", tmp_path / "m")
+    assert "open.csv, row 10: given 3 fields, needed 2, as the header line has" in line
+
+
 def test_options_of_several_numbers_and_classes_say_what_is_needed(tmp_path: Path) -> None:
     assert re.search(r"--fractions +N N N +Shares of train", invoke("train", "--help").stdout)
     data = write(tmp_path / "x.csv", ["0", "1"] * 30)

@@ -62,8 +62,8 @@ def test_lines_of_words_and_of_json(end: str, tmp_path: Path) -> None:
     [
         ("t.txt", "A good film\n\nBad\n", "given 3 lines, needed 4, one for each instance"),
         ("t.txt", "A good film\n\nBad\nSo so\nso\n", "given 5 lines, needed 4"),
-        ("t.txt", "A good film\nBad\n\nSo so\n", "given 1 texts for instance 1, needed 0, one for"),
-        ("t.jsonl", as_json([*TEXTS[:3], ["So"]]), "given 1 texts for instance 3, needed 2"),
+        ("t.txt", "A good film\nBad\n\nSo so\n", "given 1 text for instance 1, needed 0, one for"),
+        ("t.jsonl", as_json([*TEXTS[:3], ["So"]]), "given 1 text for instance 3, needed 2"),
         ("t.jsonl", '["A", 2]\n', r'line 1: given \["A", 2\], needed a JSON list of texts'),
         ("t.jsonl", '{"A": 2}\n', 'line 1: given {"A": 2}, needed a JSON list of texts'),
         ("t.jsonl", "A good film\n", "line 1: given no JSON: Expecting value"),
@@ -121,10 +121,13 @@ def test_metadata_of_the_file_has_them_too(tmp_path: Path) -> None:
             {"tokens": '["A"]'},
             r'tokens in the metadata: given \["A"\], needed a JSON list of lists',
         ),
-        ({"tokens": "[[]]"}, "tokens in the metadata: given 1 lists, needed 4 instances"),
+        (
+            {"tokens": "[[]]"},
+            "tokens in the metadata: given 1 list, needed 4, one for each",
+        ),
         (
             {"tokens": json.dumps([TEXTS[2], *TEXTS[1:]])},
-            "tokens in the metadata: given 1 texts for instance 0, needed 3",
+            "tokens in the metadata: given 1 text for instance 0, needed 3",
         ),
     ],
 )
@@ -167,3 +170,9 @@ def test_mistakes_on_the_command_line(tmp_path: Path) -> None:
     told = run("erase", "--model", tmp_path, "--classes", "bad,good", code=2)
     assert "--tokens, --classes: given with --model, needed with --tensors" in told
     assert "no such file" in run(*erase, "--tokens", tmp_path / "none.txt", code=2)
+    told = run(*erase, "--classes", "bad", "--out", tmp_path / "other", code=2)
+    assert "error: --classes: given bad, needed 2 distinct names, one for each row of" in told
+    short = tmp_path / "short.txt"
+    short.write_text("A good film\n")
+    told = run(*erase, "--tokens", short, "--out", tmp_path / "other", code=2)
+    assert "short.txt: given 1 line, needed 4, one for each instance" in told

@@ -83,7 +83,7 @@ def erase_and_print(
 
 
 def _summary(result: Result) -> None:
-    from fastattnerase.studies.serrano_smith.looks import NAMES
+    from fastattnerase.studies.serrano_smith.looks import title
     from fastattnerase.studies.serrano_smith.sentences import (
         median_fraction,
         notices,
@@ -107,11 +107,11 @@ def _summary(result: Result) -> None:
     for text in [*failed[:1], *(f"Note: {notice}" for notice in notices(result))]:
         out.print(text, soft_wrap=True)
     table = Table(title=result.run.name, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for title in ("ranking", "flip", "median erased", "of those that flip", "over set", "skill"):
-        table.add_column(title, justify="left" if title == "ranking" else "right")
+    for column in ("ranking", "flip", "median erased", "of those that flip", "over set", "skill"):
+        table.add_column(column, justify="left" if column == "ranking" else "right")
     for ranking, record in result.multi.items():
         table.add_row(
-            NAMES.get(ranking, ranking),
+            title(ranking),
             percent(record.share_flipped.value, 1),
             percent(median_fraction(result, ranking), 1),
             percent(record.fraction.median.value, 1),

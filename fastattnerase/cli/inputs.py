@@ -145,8 +145,8 @@ def find_rankings(names: Sequence[str]) -> None:
     for name in names:
         try:
             resolve(name)
-        except ValueError as error:
-            raise UsageError(f"--{error}") from error
+        except ValueError as error:  # a tensor is of calls, not of command lines
+            raise UsageError(f"--{error}".removesuffix(", or a tensor")) from error
 
 
 def require_folder(option: str, folder: Path) -> None:
@@ -226,9 +226,16 @@ def tensor_source(
     assert tensors is not None  # one of both is given
     with stages:
         stages(LOADING, 0, 1)
+        from fastattnerase.runs.rundir import RunError
         from fastattnerase.sources import TensorSource
 
-        source = TensorSource(tensors, device=choose_device(device), tokens=tokens, classes=classes)
+        try:
+            source = TensorSource(
+                tensors, device=choose_device(device), tokens=tokens, classes=classes
+            )
+        except RunError as error:  # the option's own; what is of the file begins with its name
+            given = str(error)
+            raise RunError(f"--{given}" if given.startswith("classes: ") else given) from error
         stages(LOADING, 1, 1)
         stages(READING, 0, 1)
         uneven = source.uneven()

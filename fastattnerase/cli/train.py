@@ -240,6 +240,7 @@ def train_and_save(
 def _read(data: DataConfig, kind: str) -> tuple[PreparedCorpus, list[str]]:
     """Read and tokenise the texts of a kind of model; print what they are and what is odd."""
     from fastattnerase.data import DataError, load_corpus, odd_labels, prepare
+    from fastattnerase.data.scripts import odd_scripts
     from fastattnerase.data.tokens import find_language
 
     if data.vectors is not None and not Path(data.vectors).is_file():
@@ -273,6 +274,7 @@ def _read(data: DataConfig, kind: str) -> tuple[PreparedCorpus, list[str]]:
         corpus.first_dropped,
     )
     notices = odd_labels(corpus, data)
+    notices += odd_scripts((example.text for example in corpus.train), data)
     for notice in notices:
         out.print(f"Note: {notice}", soft_wrap=True)
     if not len(prepared.dev):

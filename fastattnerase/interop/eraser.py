@@ -21,6 +21,9 @@ from fastattnerase.measures.thresholds import Thresholds
 if TYPE_CHECKING:
     from fastattnerase.input_erasure import InputErasure
 
+_FORM = (
+    'an object of ERASER\'s results, {"annotation_id": …, "rationales": [{"docid": …, …}, …], …}'
+)
 _HARD, _SOFT = "hard_rationale_predictions", "soft_rationale_predictions"
 _WITHOUT, _ONLY = (
     "comprehensiveness_classification_scores",
@@ -91,6 +94,7 @@ def write_eraser(path: str | Path, results: Iterable[EraserResult]) -> int:
 
     Raises:
         ValueError: a number that is not finite, which JSON has no word for.
+        TypeError: anything but numbers and texts, such as tensors.
 
     Source:
         DeYoung et al. 2020, ERASER; the format is described in its code's README.
@@ -115,6 +119,11 @@ def write_eraser(path: str | Path, results: Iterable[EraserResult]) -> int:
                 f"results: given a number that is not finite in {result.annotation_id}, needed "
                 "finite ones"
             ) from None
+        except (TypeError, AttributeError) as error:
+            raise TypeError(
+                f"results: given {error} in {result.annotation_id}, needed Python's numbers and "
+                "texts, as .tolist() of an array or a tensor gives"
+            ) from error
     Path(path).write_text("".join(lines), encoding="utf-8")
     return len(lines)
 
@@ -170,9 +179,21 @@ def read_eraser(path: str | Path) -> list[EraserResult]:
         try:
             found.append(_result_of(json.loads(line)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise DataError(f"{path}, line {number}: given {what}, needed ERASER's form") from error
+            raise DataError(
+                f"{path}, line {number}: given {_given(error, line)}, needed {_FORM}"
+            ) from error
     return found
+
+
+def _given(error: Exception, line: str) -> str:
+    """Say what is wrong with a line."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{line.strip():.40}, which is no JSON ({error})"
+    if isinstance(error, KeyError):
+        return f"an object without {error}"
+    if isinstance(error, (TypeError, AttributeError)):  # such as a list for an object
+        return f"{line.strip():.40}, in which something is of another type ({error})"
+    return str(error)
 
 
 def _result_of(line: dict[str, Any]) -> EraserResult:

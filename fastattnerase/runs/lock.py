@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,8 +31,9 @@ def alone(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Keep others out of a folder while this process writes there.
 
     The lock is on the file `.lock` in it, which says who holds it. It ends with the process,
-    however that ends; the file stays. The thread that holds it may ask again. A folder that this
-    user cannot write to is not locked: there is nothing to protect.
+    however that ends; the file stays, but where an error ends the work before anything else is in
+    the folder: then a folder that was made here is gone again. The thread that holds it may ask
+    again. A folder that this user cannot write to is not locked: there is nothing to protect.
 
     Args:
         folder: made where it is missing.
@@ -50,30 +51,66 @@ def alone(folder: Path, *, wait: bool = False) -> Iterator[None]:
     if _held.get(path) == thread:
         yield
         return
+    made = not folder.exists()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / LOCK, "a+b")  # noqa: SIM115
+        file = _locked(folder, wait)
     except OSError as error:
         if not folder.is_dir() or error.errno not in _READ_ONLY:
             raise
         yield
         return
     with file:
-        while not _take(file):
-            if not wait:
-                raise RunError(
-                    f"{folder}: given a folder in which {_holder(file)}, needed another folder "
-                    "(--out), or that process to end"
-                )
-            time.sleep(_PAUSE)
         file.truncate(0)
         file.write(f"{os.getpid()} {time.strftime('%Y-%m-%d %H:%M:%S')}".encode())
         file.flush()
         _held[path] = thread
         try:
             yield
+        except BaseException:
+            with suppress(OSError):  # some systems keep a file that is open
+                if made and os.listdir(folder) == [LOCK]:
+                    os.unlink(folder / LOCK)
+                    os.rmdir(folder)
+            raise
         finally:
             del _held[path]
+
+
+def _locked(folder: Path, wait: bool) -> BinaryIO:
+    """Lock a folder's file until it is closed.
+
+    Raises:
+        RunError: another process holds the lock, and is not waited for.
+        OSError: the folder or the file cannot be made.
+    """
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            file = open(folder / LOCK, "a+b")  # noqa: SIM115
+        except FileNotFoundError:  # the folder has gone since
+            continue
+        try:
+            while not _take(file):
+                if not wait:
+                    raise RunError(
+                        f"{folder}: given a folder in which {_holder(file)}, needed another folder "
+                        "(--out), or that process to end"
+                    )
+                time.sleep(_PAUSE)
+            if _is_there(file, folder / LOCK):
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # who held it has taken it away
+
+
+def _is_there(file: BinaryIO, path: Path) -> bool:
+    """Say whether an open file is still the one of this path."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _take(file: BinaryIO) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,9 +110,10 @@ def test_what_a_method_did_as_erasers_code_reads_it(tmp_path: Path) -> None:
 def test_bad_files_are_named_by_line(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     for line, message in (
-        ("{", "line 2: given Expecting property name"),
-        ("[]", "line 2: given list indices must be integers"),
-        ('{"annotation_id": "a"}', "line 2: given no 'rationales', needed ERASER's form"),
+        ("{", "line 2: given {, which is no JSON (Expecting property name"),
+        ("[]", "line 2: given [], in which something is of another type (list indices must be"),
+        ('{"annotation_id": "a"}', "line 2: given an object without 'rationales', needed an object "
+         "of ERASER's results, {\"annotation_id\""),
         ('{"annotation_id": "a", "rationales": [{"docid": "a", "hard_rationale_predictions": '
          '[{"start_token": 2, "end_token": 2}]}]}', "line 2: given a span of ((2, 2),)"),
         ('{"annotation_id": "a", "rationales": [{"docid": "a", "soft_rationale_predictions": '
@@ -127,6 +129,10 @@ def test_bad_files_are_named_by_line(tmp_path: Path) -> None:
 def test_bad_arguments_get_one_line(tmp_path: Path) -> None:
     row = EraserResult("a", (EraserRationale("a", (float("nan"),)),))
     with pytest.raises(ValueError, match="results: given a number that is not finite in a"):
+        write_eraser(tmp_path / "results.jsonl", [row])
+    tensor: Any = torch.ones(1)
+    row = EraserResult("b", (EraserRationale("b", (0.5,)),), classification=tensor)
+    with pytest.raises(TypeError, match=r"results: given .* in b, needed Python's numbers and te"):
         write_eraser(tmp_path / "results.jsonl", [row])
     assert not (tmp_path / "results.jsonl").exists()
     for arguments, options, message in (

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +28,12 @@ from fastattnerase.sources import Chunk
 from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import Config
 
+_ALONE = """
+import sys
+from fastattnerase.runs.lock import alone
+with alone(Path(sys.argv[1])):
+    pass
+"""
 _HOLD = """
 import sys
 from pathlib import Path
@@ -202,3 +208,47 @@ def test_a_folder_that_cannot_be_written_to_needs_no_lock(
     with alone(tmp_path):
         pass
     assert [*tmp_path.iterdir()] == []
+
+
+def fail_in(folder: Path, work: Callable[[], object] = lambda: None) -> None:
+    """Lock a folder, do something there, and fail."""
+    with alone(folder):
+        work()
+        raise RunError
+
+
+def test_a_folder_in_which_nothing_came_of_it_is_gone_again(tmp_path: Path) -> None:
+    folder, kept = tmp_path / "new", tmp_path / "kept"
+    with pytest.raises(RunError):
+        fail_in(folder)
+    assert not folder.exists()
+    kept.mkdir()  # was there before
+    with pytest.raises(RunError):
+        fail_in(kept)
+    assert kept.exists()
+    with pytest.raises(RunError):
+        fail_in(folder, lambda: (folder / "run.json").write_text("{}"))
+    assert sorted(file.name for file in folder.iterdir()) == [LOCK, "run.json"]
+
+
+def test_a_lock_whose_file_is_taken_away_is_taken_anew(tmp_path: Path) -> None:
+    """Who waits for a folder that its first process clears away makes a folder of its own."""
+    folder = tmp_path / "new"
+    begun, done = threading.Event(), threading.Event()
+
+    def wait_and_fail() -> None:
+        with pytest.raises(RunError):
+            fail_in(folder, lambda: (begun.set(), done.wait(timeout=60)))
+
+    thread = threading.Thread(target=wait_and_fail)
+    thread.start()
+    assert begun.wait(timeout=60)
+    threading.Timer(0.3, done.set).start()
+    with alone(folder, wait=True):
+        thread.join()
+        assert (folder / LOCK).is_file()
+        code = f"from pathlib import Path\n{_ALONE}"
+        refused = subprocess.run(
+            [sys.executable, "-c", code, str(folder)], capture_output=True, text=True
+        )
+        assert "RunError" in refused.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -46,7 +47,22 @@ def _read(
                 f"{path}: given an empty file, needed a header line and rows"
             ) from error
         except pd.errors.ParserError as error:
-            raise DataError(f"{path} cannot be parsed: {str(error).strip()}") from error
+            raise DataError(_unparsed(path, str(error).strip(), separator)) from error
+
+
+def _unparsed(path: Path, reason: str, separator: str) -> str:
+    """Say what pandas could not parse, and what to do."""
+    if found := re.search(r"EOF inside string starting at row (\d+)", reason):
+        return (
+            f'{path}, row {found[1]}: given a quotation mark (") that is not closed, needed '
+            'another where the text ends; within a text it is written twice ("")'
+        )
+    if found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason):
+        return (
+            f"{path}, row {int(found[2]) - 1}: given {found[3]} fields, needed {found[1]}, as the "
+            f'header line has; a text with {separator!r} in it stands in quotation marks (")'
+        )
+    return f"{path} cannot be parsed: {reason}"
 
 
 def _find_separator(

@@ -39,6 +39,17 @@ _OWN = (
 )
 
 
+def title(ranking: str) -> str:
+    """Give the name that readers see: `leave_one_out` is "Leave one out", `module:name` stays.
+
+    >>> title("minimal"), title("greedy"), title("my_module:by_norm")
+    ('Smallest set', 'Greedy', 'my_module:by_norm')
+    """
+    if ranking in NAMES:
+        return NAMES[ranking]
+    return ranking if ":" in ranking else ranking.replace("_", " ").strip().capitalize()
+
+
 class Look(NamedTuple):
     """How a ranking is shown."""
 
@@ -53,4 +64,4 @@ def looks(*results: Result) -> dict[str, Look]:
     shown = {name: Look(NAMES[name], COLOURS[name], STYLES[name]) for name in NAMES}
     last = {"minimal": shown.pop("minimal")}
     turn = itertools.cycle(_OWN)
-    return shown | {name: Look(name, *next(turn)) for name in own} | last
+    return shown | {name: Look(title(name), *next(turn)) for name in own} | last
