@@ -32,7 +32,6 @@ SET_ASIDE = 3  # exit code while shards are set aside
 
 @command("fastattnerase sweep dumps/flanrnn --out sweeps/flanrnn --jobs 2")
 def sweep(
-    dump: Annotated[Path, typer.Argument(help="Folder that `dump` or `fae.save_batches` wrote.")],
     options: Options,
     config: Annotated[
         Config,
@@ -41,6 +40,13 @@ def sweep(
     out_folder: Annotated[
         Path, typer.Option("--out", help="Folder of the results; the same call goes on in it.")
     ],
+    dump: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Folder that `dump` or `fae.save_batches` wrote; not needed with --aggregate.",
+            show_default=False,
+        ),
+    ] = None,
     device: Device = "auto",
     name: Annotated[
         str | None,
@@ -73,23 +79,25 @@ def sweep(
         memory_bytes = bytes_of(memory)
     except ValueError as error:
         raise UsageError(f"--memory: {error}") from error
-    from fastattnerase.sweeps.engines import rank_of
+    if dump is None and aggregate is not True:
+        raise UsageError("DUMP: given none, needed the folder of a dump, or --aggregate")
+    if dump is None or aggregate is True:
+        from fastattnerase.sweeps.folder import renew_manifest
 
-    rank = rank_of(os.environ) if options.engine == "ranks" else None
-    if aggregate is not True:
+        found = renew_manifest(out_folder)
+    else:
         choose_backend(config.backend)
         find_rankings(config.rankings)
         device = choose_device(device)
         found = _run(dump, out_folder, config, options, name, device, log)
-    else:
-        from fastattnerase.sweeps.folder import renew_manifest
-
-        found = renew_manifest(out_folder)
     _tell(found, out_folder)
-    if aggregate is not False and found.complete and found.done:
-        _aggregate(out_folder, memory_bytes, again=aggregate is True)
-        if rank is None or rank.number == 0:
-            print_next("report", out_folder)
+    if (
+        aggregate is not False
+        and found.complete
+        and found.done
+        and _aggregate(out_folder, memory_bytes, again=aggregate is True)
+    ):
+        print_next("report", out_folder)
     if found.aside:
         raise typer.Exit(SET_ASIDE)
 
@@ -140,8 +148,12 @@ def _tell(found: Manifest, folder: Path) -> None:
         err.print(f"set aside: {shard}: {reason}", soft_wrap=True)
 
 
-def _aggregate(folder: Path, memory: int, *, again: bool) -> None:
-    """Aggregate a sweep, where that is not done since its last shard; one of several ranks does."""
+def _aggregate(folder: Path, memory: int, *, again: bool) -> bool:
+    """Aggregate a sweep, where that is not done since its last shard; one of several ranks does.
+
+    Returns:
+        Whether this process did.
+    """
     from fastattnerase.runs.lock import alone
     from fastattnerase.runs.rundir import RESULT
     from fastattnerase.sweeps.aggregate import aggregate_sweep
@@ -153,6 +165,7 @@ def _aggregate(folder: Path, memory: int, *, again: bool) -> None:
         done = result.is_file() and result.stat().st_mtime_ns >= manifest.stat().st_mtime_ns
         if again or not done:
             aggregate_sweep(folder, memory=memory)
+        return again or not done
 
 
 class _Bar:
@@ -162,7 +175,7 @@ class _Bar:
         self._what = what
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(),
+            BarColumn(20),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.fields[told]}", markup=False),
@@ -178,9 +191,8 @@ class _Bar:
 
     def begin(self, progress: HowFar) -> None:
         """Shards will be done."""
-        told = "" if progress.done == progress.shards else "time left unknown yet"
         self._task = self._bar.add_task(
-            self._what, total=progress.shards, completed=progress.done, told=told
+            self._what, total=progress.shards, completed=progress.done, told=""
         )
 
     def finished(self, record: ShardRecord, progress: HowFar) -> None:

@@ -1,0 +1,258 @@
+"""The same parts, whoever works: several processes, ranks of torchrun, actors of Ray."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tiny
+import torch
+
+import fastattnerase as fae
+from fastattnerase.runs.rundir import RunError
+from fastattnerase.sources import Chunk
+from fastattnerase.sweeps import on_ray, work
+from fastattnerase.sweeps.engines import Rank, rank_of
+from fastattnerase.sweeps.options import Options
+from fastattnerase.sweeps.records import ShardRecord
+from fastattnerase.sweeps.run import sweep_dump
+from fastattnerase.sweeps.transfer import Mover, Staging
+
+SAME = ("--random-orders", "2", "--resamples", "5", "--device", "cpu", "--no-aggregate")
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.make_dump(tmp_path_factory.mktemp("dump") / "dump")
+
+
+@pytest.fixture(scope="module")
+def whole(dump: Path) -> dict[str, str]:
+    """The parts of a sweep in one process."""
+    return tiny.swept(dump, dump.parent / "whole")
+
+
+def command(*arguments: object, launcher: tuple[str, ...] = ()) -> None:
+    """Run the command in a process of its own, to its end."""
+    call = [sys.executable, *launcher, "-m", "fastattnerase", "sweep", *map(str, arguments), *SAME]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    found = subprocess.run(call, capture_output=True, text=True, env=environment)
+    assert found.returncode == 0, found.stderr
+
+
+def test_two_processes(dump: Path, whole: dict[str, str], tmp_path: Path) -> None:
+    assert tiny.swept(dump, tmp_path, jobs=2) == whole
+
+
+def test_two_ranks_of_torchrun(dump: Path, whole: dict[str, str], tmp_path: Path) -> None:
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    command(dump, "--out", tmp_path, "--engine", "ranks", launcher=launcher)
+    assert tiny.digests(tmp_path) == whole
+
+
+def test_two_actors_of_ray(dump: Path, whole: dict[str, str], tmp_path: Path) -> None:
+    command(dump, "--out", tmp_path, "--engine", "ray", "--jobs", "2")
+    assert tiny.digests(tmp_path) == whole
+
+
+def rank_sweeps(dump: Path, out: Path, number: int, count: int) -> bool:
+    rank = Rank(number, count, f"{count} ranks", number)
+    options = Options("ranks")
+    return sweep_dump(dump, out, tiny.CONFIG, options, name="tiny", rank=rank).complete
+
+
+def test_three_ranks_finish_what_two_began(
+    dump: Path, whole: dict[str, str], tmp_path: Path
+) -> None:
+    assert not rank_sweeps(dump, tmp_path, 1, 2)
+    assert len(tiny.digests(tmp_path)) == 4 * 4  # shards 1, 3, 5 and 7 of 8, four tables
+    assert [rank_sweeps(dump, tmp_path, number, 3) for number in (2, 0, 1)][-1]
+    assert tiny.digests(tmp_path) == whole
+
+
+def test_ranks_are_read_from_torchrun_and_slurm() -> None:
+    torchrun = {
+        "RANK": "3",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "1",
+        "TORCHELASTIC_RUN_ID": "a",
+        "SLURM_PROCID": "0",
+        "SLURM_NTASKS": "1",
+    }
+    assert rank_of(torchrun) == Rank(3, 4, "4 ranks TORCHELASTIC_RUN_ID=a", 1)
+    slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0", "SLURM_JOB_ID": "7"}
+    assert rank_of(slurm) == Rank(1, 2, "2 ranks SLURM_JOB_ID=7", 0)
+    assert Rank(1, 2, "", 0).own(("a", "b", "c", "d")) == ("b", "d")  # type: ignore[arg-type, comparison-overlap]
+    assert Rank(1, 2, "", 0).device("cpu") == "cpu"
+    for bad in ({}, {"RANK": "0"}, {"SLURM_PROCID": "0", "WORLD_SIZE": "1"}):
+        with pytest.raises(RunError, match="given neither RANK and WORLD_SIZE nor"):
+            rank_of(bad)
+    for number, count in (("2", "2"), ("-1", "2"), ("a", "2"), ("0", "")):
+        with pytest.raises(RunError, match=f"RANK, WORLD_SIZE: given '{number}' and '{count}'"):
+            rank_of({"RANK": number, "WORLD_SIZE": count})
+
+
+def test_a_rank_waits_for_the_others_before_it_tells_of_damage(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others never come: it ends after a while, and says what is set aside."""
+    from fastattnerase.sweeps import run
+
+    own = tmp_path / "dump"
+    tiny.make_dump(own)
+    (own / "shard-000001.safetensors").write_bytes(b"")
+    monkeypatch.setattr(run, "_LATE", 0.5)
+    waits: list[float] = []
+    monkeypatch.setattr(run.time, "sleep", waits.append)
+    clock = iter(range(1000))
+    monkeypatch.setattr(run.time, "monotonic", lambda: next(clock) / 8)
+    rank = Rank(1, 2, "2 ranks", 1)
+    found = sweep_dump(own, tmp_path / "out", tiny.CONFIG, Options("ranks"), name="x", rank=rank)
+    assert list(found.aside) == ["shard-000001"]
+    assert not found.complete
+    assert waits
+
+
+class FakeRay:
+    """Ray with actors that die where they are told to, in this process."""
+
+    def __init__(self, deaths: dict[str, int], cores: int = 2) -> None:
+        self.deaths, self.cores = deaths, cores
+        self.started: list[Any] = []
+
+        class RayError(Exception):
+            pass
+
+        class RayTaskError(RayError):
+            def __init__(self, cause: Exception) -> None:
+                self.cause = cause
+
+        self.exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": float(self.cores)}
+
+    def remote(self, **needed: object) -> Any:
+        self.needed = needed
+
+        def wrap(worker: type) -> Any:
+            def start(job: work.Job) -> Any:
+                made = worker(job)
+                actor = SimpleNamespace(run=SimpleNamespace(remote=lambda s: (id(made), made, s)))
+                self.started.append(made)
+                return actor
+
+            return SimpleNamespace(remote=start)
+
+        return wrap
+
+    def wait(self, running: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+        return running[-1:], running[:-1]  # not in the order in which they were begun
+
+    def get(self, call: Any) -> ShardRecord:
+        _, made, shard = call
+        if self.deaths.get(shard.name, 0):
+            self.deaths[shard.name] -= 1
+            raise self.exceptions.RayError
+        try:
+            return made.run(shard)  # type: ignore[no-any-return]
+        except OSError as error:
+            raise self.exceptions.RayTaskError(error) from error
+
+
+def with_fake(monkeypatch: pytest.MonkeyPatch, fake: FakeRay) -> None:
+    @contextlib.contextmanager
+    def connected(address: str | None, cpus: int | None) -> Iterator[Any]:
+        yield fake
+
+    monkeypatch.setattr(on_ray, "connected", connected)
+
+
+def test_a_dead_actor_is_replaced_and_its_shard_done_again(
+    dump: Path, whole: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeRay({"shard-000002": 2, "shard-000005": 1})
+    with_fake(monkeypatch, fake)
+    assert tiny.swept(dump, tmp_path, engine="ray") == whole
+    assert len(fake.started) == 2 + 3  # for the cores, and for the dead
+    assert fake.needed == {"num_cpus": 1, "num_gpus": 0, "max_restarts": 0}
+
+
+def test_a_shard_that_kills_its_actors_is_set_aside(
+    dump: Path, whole: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_fake(monkeypatch, FakeRay({"shard-000002": 3}))
+    found = sweep_dump(dump, tmp_path, tiny.CONFIG, Options("ray"), name="x")
+    assert found.aside == {"shard-000002": "its worker died 3 times"}
+    options = Options("ray", retry=True)
+    assert not sweep_dump(dump, tmp_path, tiny.CONFIG, options, name="x").aside
+    assert tiny.digests(tmp_path) == whole
+
+
+def test_an_error_of_an_actor_ends_the_sweep(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_fake(monkeypatch, FakeRay({}))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(work, "write_shard", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        sweep_dump(dump, tmp_path, tiny.CONFIG, Options("ray"), name="x")
+
+
+def test_more_cores_than_there_are(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_fake(monkeypatch, FakeRay({}))
+    options = Options("ray", cpus_per_worker=3)
+    with pytest.raises(RunError, match="--cpus-per-worker: given 3, needed at most 2"):
+        sweep_dump(dump, tmp_path, tiny.CONFIG, options, name="x")
+    options = Options("ray")
+    with pytest.raises(RunError, match="the Ray cluster has no GPU"):
+        sweep_dump(dump, tmp_path, tiny.CONFIG, options, name="x", device="cuda")
+
+
+def test_batches_pass_through_memory_that_grows_with_the_largest() -> None:
+    """The way to a GPU, in the memory of the CPU."""
+    staging = Staging(pinned=False)
+    for batch in tiny.batches()[:2]:
+        tensors = [batch.values, batch.offsets, batch.ids]
+        staging.reserve(tensors)
+        held = [staging.hold(tensor) for tensor in tensors]
+        begin, end = staging.memory.data_ptr(), staging.memory.data_ptr() + len(staging.memory)
+        for own, other in zip(held, tensors, strict=True):
+            assert torch.equal(own, other)
+            assert own.dtype == other.dtype
+            assert begin <= own.data_ptr() < end or not own.numel()
+    largest = len(staging.memory)
+    staging.reserve([torch.zeros(1)])
+    assert (len(staging.memory), staging.used) == (largest, 0)
+
+
+def test_a_batch_for_the_cpu_stays_where_it_is() -> None:
+    chunk = Chunk(tiny.batches()[0])
+    moved = Mover("cpu")(chunk)
+    assert moved.ready() is chunk
+    assert moved.host is chunk
+
+
+def test_every_tensor_of_a_batch_is_moved() -> None:
+    [batch, *_] = tiny.batches()
+    seen: list[torch.Tensor] = []
+
+    def copy(tensor: torch.Tensor) -> torch.Tensor:
+        seen.append(tensor)
+        return tensor.clone()
+
+    moved = batch.with_tensors(copy)
+    assert len(seen) == 7  # values, offsets, attention, ids, rows, weight and bias of the head
+    assert torch.equal(fae.sweep(moved).prefixes.first_flip, fae.sweep(batch).prefixes.first_flip)
