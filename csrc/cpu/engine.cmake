@@ -6,13 +6,15 @@ set(FAE_CPU_DIR ${CMAKE_CURRENT_LIST_DIR})
 # more, together.
 set(FAE_CPU_OPTIMISED -O3)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # What has to be unrolled says so. These passes of -O3 take a third of its time and leave a third of
-  # its code (avx2: 38 s and 1.0 MB with them, 26 s and 0.7 MB without), sweeps being as quick. With
-  # -O2 and loops put into vectors it is 20 s, but n~300 takes 7 % longer with AVX2.
+  # What has to be unrolled or inlined says so. These passes of -O3 take a third of its time and
+  # leave a third of its code (avx2: 38 s and 1.0 MB with them, 26 s and 0.7 MB without), and what
+  # -O3 inlines beyond -O2 a fifth of the rest (three targets 72 s and 2.2 MB, 53 s and 1.9 MB),
+  # sweeps being as quick. With -O2 itself n~300 takes 7 % longer with AVX2.
   list(APPEND FAE_CPU_OPTIMISED -fno-split-paths -fno-tree-loop-distribution -fno-loop-interchange
        -fno-loop-unroll-and-jam -fno-version-loops-for-strides)
   list(APPEND FAE_CPU_OPTIMISED --param=max-completely-peel-times=4
        --param=max-completely-peeled-insns=64)
+  list(APPEND FAE_CPU_OPTIMISED --param=max-inline-insns-single=40 --param=max-inline-insns-auto=10)
 endif()
 set(FAE_CPU_OPTIONS ${FAE_CPU_OPTIMISED} -ffp-contract=off -fno-lto -Wno-psabi)
 if(FASTATTNERASE_CPU_TARGETS OR FASTATTNERASE_SANITIZE)
