@@ -39,9 +39,38 @@ class ModelInput:
     unlabelled: bool = False
 
 
+@dataclass(frozen=True)
+class DatasetInput:
+    """A data set whose rows are instances of an attention layer.
+
+    Attributes:
+        from_dataset: Instead of a model, a data set of the Hugging Face hub, `owner/name` or
+            `owner/name:configuration`, or a folder that its library `datasets` loads; a row is an
+            instance. Only with a name of the hub the network is used.
+        split: Split of the data set.
+        values_column: Column with the values of an instance's items, [n, D].
+        scores_column: Column with their scores, [n]; by default `scores`.
+        weights_column: Instead of scores, column with their weights.
+        ids_column: Column with the instance's id; by default rows are numbered.
+        logits_column: Column with the model's own logits, [C].
+        head: File with head_weight [C, D] and head_bias [C], .npz or .safetensors. The column of
+            labels is `label_column`.
+    """
+
+    from_dataset: str | None = None
+    split: str = "train"
+    values_column: str = "values"
+    scores_column: str | None = None
+    weights_column: str | None = None
+    ids_column: str | None = None
+    logits_column: str | None = None
+    head: Path | None = None
+
+
 @command("fastattnerase dump --model runs/flanrnn --out dumps/flanrnn")
 def dump(
     given: ModelInput,
+    rows: DatasetInput,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the dump.")],
     from_file: Annotated[
         Path | None,
@@ -69,8 +98,8 @@ def dump(
     classes: Annotated[
         str | None,
         typer.Option(
-            help="Names of the classes of --from, with commas between, in the order of "
-            "head_weight's rows.",
+            help="Names of the classes of --from or --from-dataset, with commas between, in the "
+            "order of head_weight's rows.",
             show_default=False,
         ),
     ] = None,
@@ -81,7 +110,11 @@ def dump(
     `sweep` erases a dump, shard by shard, in several processes or on several machines. The same
     command goes on after an interruption.
     """
-    ways = {"--model": given.model, "--from": from_file}
+    ways = {
+        "--model": given.model,
+        "--from": from_file,
+        "--from-dataset": rows.from_dataset,
+    }
     named = [way for way, value in ways.items() if value is not None]
     if len(named) != 1:
         raise UsageError(
@@ -91,16 +124,16 @@ def dump(
         shard_bytes = bytes_of(shard_size)
     except ValueError as error:
         raise UsageError(f"--shard-bytes: {error}") from error
-    if given.model is not None and classes is not None:
-        raise UsageError("--classes: given with --model, needed with --from")
-    if given.model is None and given != ModelInput():
-        raise UsageError("--data and its columns: given without --model, needed with it")
+    _check(given, rows, classes)
     stages = Stages(OPENING | {"writing shards": 4.0})
     names = tuple(name.strip() for name in (classes or "").split(",") if name.strip())
     if given.model is not None:
         read, total, made_by, names = _model(given, device, out_folder, stages)
+    elif rows.from_dataset is not None:
+        read, total, made_by, own = _dataset(rows, given.label_column, stages)
+        names = names or own
     else:
-        assert from_file is not None  # one of both is given
+        assert from_file is not None  # one of the three is given
         read, total, made_by, own = _file(from_file, stages)
         names = names or own
 
@@ -119,6 +152,44 @@ def dump(
         soft_wrap=True,
     )
     print_next("sweep", out_folder)
+
+
+def _check(given: ModelInput, rows: DatasetInput, classes: str | None) -> None:
+    """Refuse options that belong to another way of making a dump."""
+    if given.model is not None and classes is not None:
+        raise UsageError("--classes: given with --model, needed with --from or --from-dataset")
+    columns = ModelInput(label_column=given.label_column if rows.from_dataset else None)
+    if given.model is None and given != columns:
+        raise UsageError("--data and its columns: given without --model, needed with it")
+    if rows.from_dataset is None and rows != DatasetInput():
+        raise UsageError(
+            "--split, --head and columns of arrays: given without --from-dataset, needed with it"
+        )
+    if rows.from_dataset is not None and rows.head is None:
+        raise UsageError("--head: given none, needed the head's file with --from-dataset")
+
+
+def _dataset(
+    rows: DatasetInput, labels: str | None, stages: Stages
+) -> tuple[Reader, int, dict[str, Any], tuple[str, ...]]:
+    from fastattnerase.dumps.hub import Columns, HubRows
+
+    assert rows.from_dataset is not None  # what has another way is no data set's
+    assert rows.head is not None
+    columns = Columns(
+        rows.values_column,
+        rows.scores_column,
+        rows.weights_column,
+        labels,
+        rows.ids_column,
+        rows.logits_column,
+    )
+    with stages:
+        stages(READING, 0, 1)
+        found = HubRows(rows.from_dataset, rows.split, columns, rows.head)
+        stages(READING, 1, 1)
+    made_by = {"name": rows.from_dataset, "source": found.describe()}
+    return found.batches, len(found), made_by, found.classes
 
 
 def _model(

@@ -62,17 +62,8 @@ class ArrayFile:
     """
 
     def __init__(self, path: Path) -> None:
-        if path.suffix not in _ENDINGS:
-            raise RunError(
-                f"{path}: given {path.suffix or 'no ending'}, needed .npz, .npy or .safetensors"
-            )
-        if not path.is_file():
-            raise RunError(f"{path}: no such file")
         self.path = path
-        self.classes: tuple[str, ...] = ()  # named in the metadata of a safetensors file
-        self._files = [path]
-        read = {".npz": self._of_npz, ".npy": self._of_npy, ".safetensors": self._of_safetensors}
-        self._arrays = read[path.suffix]()
+        self._arrays, self._files, self.classes = _open(path)
         names = set(self._arrays)
         needed = {"values", "head_weight"} - names
         if needed or names - set(_NAMES) or len(names & {"scores", "weights"}) != 1:
@@ -188,39 +179,69 @@ class ArrayFile:
     def _all(self, name: str) -> Tensor:
         return self._arrays[name].read(0, None)
 
-    # --- the three kinds of files ----------------------------------------------------------------
 
-    def _of_npz(self) -> Mapping[str, _Rows]:
-        try:
-            file = np.load(self.path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise RunError(f"{self.path}: given no .npz file: {error}") from error
-        with file:
-            return {
-                name: _Numpy(f"{self.path}: {name}", partial(file.__getitem__, name))
-                for name in file.files
-            }
+def read_head(path: Path) -> tuple[Tensor, Tensor | None]:
+    """Read a linear head alone: `head_weight` and, where there is one, `head_bias` [C].
 
-    def _of_npy(self) -> Mapping[str, _Rows]:
-        beside = {name: self.path.with_name(f"{name}.npy") for name in _NAMES[1:]}
-        places = {"values": self.path} | {name: p for name, p in beside.items() if p.is_file()}
-        self._files = list(places.values())
+    Raises:
+        RunError: as of `ArrayFile`; no `head_weight`.
+    """
+    arrays, _, _ = _open(path)
+    if "head_weight" not in arrays:
+        given = ", ".join(sorted(arrays))
+        raise RunError(f"{path}: given {given}, needed head_weight, and head_bias or none")
+    bias = arrays["head_bias"].read(0, None) if "head_bias" in arrays else None
+    return arrays["head_weight"].read(0, None), bias
+
+
+# --- the three kinds of files --------------------------------------------------------------------
+
+
+def _open(path: Path) -> tuple[Mapping[str, _Rows], list[Path], tuple[str, ...]]:
+    """Open a file: its arrays by name, all files that hold them, and names of the classes."""
+    if path.suffix not in _ENDINGS:
+        raise RunError(
+            f"{path}: given {path.suffix or 'no ending'}, needed .npz, .npy or .safetensors"
+        )
+    if not path.is_file():
+        raise RunError(f"{path}: no such file")
+    if path.suffix == ".npz":
+        return _of_npz(path), [path], ()
+    return _of_npy(path) if path.suffix == ".npy" else _of_safetensors(path)
+
+
+def _of_npz(path: Path) -> Mapping[str, _Rows]:
+    try:
+        file = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise RunError(f"{path}: given no .npz file: {error}") from error
+    with file:
         return {
-            name: _Numpy(str(path), partial(np.load, path, mmap_mode="r", allow_pickle=False))
-            for name, path in places.items()
+            name: _Numpy(f"{path}: {name}", partial(file.__getitem__, name)) for name in file.files
         }
 
-    def _of_safetensors(self) -> Mapping[str, _Rows]:
-        with needs("text"):
-            from safetensors import SafetensorError, safe_open
-        try:
-            file: Any = safe_open(self.path, framework="pt")  # has no types
-        except SafetensorError as error:
-            raise RunError(f"{self.path}: given no safetensors file: {error}") from error
-        named = (file.metadata() or {}).get("classes")
-        if named is not None:
-            self.classes = tuple(list_of_texts(named, f"{self.path}: classes in the metadata"))
-        return {name: _Safetensors(file, name) for name in sorted(file.keys())}
+
+def _of_npy(path: Path) -> tuple[Mapping[str, _Rows], list[Path], tuple[str, ...]]:
+    beside = {name: path.with_name(f"{name}.npy") for name in _NAMES[1:]}
+    places = {"values": path} | {name: p for name, p in beside.items() if p.is_file()}
+    arrays = {
+        name: _Numpy(str(place), partial(np.load, place, mmap_mode="r", allow_pickle=False))
+        for name, place in places.items()
+    }
+    return arrays, list(places.values()), ()
+
+
+def _of_safetensors(path: Path) -> tuple[Mapping[str, _Rows], list[Path], tuple[str, ...]]:
+    with needs("text"):
+        from safetensors import SafetensorError, safe_open
+    try:
+        file: Any = safe_open(path, framework="pt")  # has no types
+    except SafetensorError as error:
+        raise RunError(f"{path}: given no safetensors file: {error}") from error
+    named = (file.metadata() or {}).get("classes")
+    place = f"{path}: classes in the metadata"
+    classes = () if named is None else tuple(list_of_texts(named, place))
+    return {name: _Safetensors(file, name) for name in sorted(file.keys())}, [path], classes
 
 
 class _Numpy:

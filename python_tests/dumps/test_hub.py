@@ -1,0 +1,107 @@
+"""`fastattnerase dump --from-dataset`, on a folder that the library reads without network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+from command_line import invoke, one_line
+
+import fastattnerase as fae
+
+FEATURES = datasets.Features(
+    {
+        "hidden": datasets.Sequence(datasets.Sequence(datasets.Value("float16"))),
+        "scores": datasets.Sequence(datasets.Value("float32")),
+        "label": datasets.ClassLabel(names=["bad", "good"]),
+        "number": datasets.Value("int64"),
+        "logits": datasets.Sequence(datasets.Value("float64")),
+        "text": datasets.Value("string"),
+    }
+)
+ROWS = {
+    "hidden": [[[1, 2], [3, 4]], [], [[5, 6]]],
+    "scores": [[0.5, 1.0], [], [2.0]],
+    "label": [1, 0, 1],
+    "number": [10, 30, 20],
+    "logits": [[0.0, 1.0], [0.0, 0.0], [0.0, 6.0]],
+    "text": ["a b", "", "c"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a Parquet file, as `push_to_hub` would make one, and the head beside it."""
+    (tmp_path / "data").mkdir()
+    rows = datasets.Dataset.from_dict(ROWS, features=FEATURES)
+    rows.to_parquet(str(tmp_path / "data" / "train-00000.parquet"))
+    np.savez(tmp_path / "head.npz", head_weight=np.eye(2), head_bias=np.zeros(2))
+    return tmp_path
+
+
+def arguments(folder: Path, *others: object) -> tuple[object, ...]:
+    return (
+        *("dump", "--from-dataset", folder / "data", "--values-column", "hidden"),
+        *("--head", folder / "head.npz", "--out", folder / "dump", *others),
+    )
+
+
+def test_rows_become_instances(folder: Path) -> None:
+    columns = ("--label-column", "label", "--ids-column", "number", "--logits-column", "logits")
+    told = invoke(*arguments(folder, *columns)).stdout
+    assert "3 instances, 3 items in 1 shard" in told
+    dump = fae.open_batches(folder / "dump", verify=True)
+    [chunk] = dump.chunks()
+    assert chunk.batch.values.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert chunk.batch.offsets.tolist() == [0, 2, 2, 3]
+    assert chunk.batch.ids.tolist() == [10, 30, 20]
+    assert chunk.gold is not None
+    assert chunk.logits is not None
+    assert chunk.gold.tolist() == [1, 0, 1]
+    assert chunk.logits.tolist() == ROWS["logits"]
+    assert dump.manifest.classes == ("bad", "good")
+    assert dump.manifest.dtypes["values"] == "float16"
+    assert dump.manifest.made_by["source"]["columns"]["values"] == "hidden"
+
+
+def test_rows_are_numbered_where_they_have_no_ids(folder: Path) -> None:
+    invoke(*arguments(folder, "--shard-bytes", "1"))
+    dump = fae.open_batches(folder / "dump")
+    assert [batch.ids.tolist() for batch in dump] == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        (("--split", "test"), "cannot be loaded"),
+        (("--label-column", "gold"), "needed gold (--values-column"),
+        (("--ids-column", "text"), "text: given 'a b' in row 0, needed numbers"),
+        (("--scores-column", "label"), "scores"),
+        (("--scores-column", "scores", "--weights-column", "scores"), "given both"),
+        (("--data", "x.csv"), "--data"),
+        (("--classes", "a"), "classes: given a, needed 2 names"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_line(
+    others: tuple[str, ...], told: str, folder: Path
+) -> None:
+    assert told in one_line(*arguments(folder, *others))
+
+
+def test_options_belong_to_a_data_set(folder: Path) -> None:
+    out = ("--out", folder / "dump")
+    head = ("--head", folder / "head.npz")
+    assert "given without --from-dataset" in one_line(
+        "dump", "--from", folder / "x.npz", *head, *out
+    )
+    told = one_line("dump", "--from-dataset", folder / "data", *out)
+    assert "--head: given none, needed the head's file" in told
+    np.savez(folder / "none.npz", weight=np.eye(2))
+    told = one_line(
+        *("dump", "--from-dataset", folder / "data", "--head", folder / "none.npz", *out)
+    )
+    assert "given weight, needed head_weight" in told
+    none = one_line("dump", "--from-dataset", folder / "nothing", *head, *out)
+    assert "cannot be loaded" in none
