@@ -11,7 +11,9 @@ are medians of alternating calls with a pause before each. A baseline too slow f
 runs on the set's first instances and is scaled by the number of prefixes; its row says so. The
 batch is built and its values are in memory before the clock starts, for the engine as for the
 baselines; results are allocated inside. A row repeats the sweep with a bias that keeps every
-decision, since rankings that flip late or never take longer.
+decision, since rankings that flip late or never take longer. Extras (singles, minimal set, curves)
+are measured on every instruction set, each beside a sweep of its own; a table gives the speed of
+two threads against one.
 """
 
 from __future__ import annotations
@@ -211,16 +213,20 @@ def measure_set(
         memory = peak_extra_bytes(function) if calls == 1 else None
         table.add(what, times[what] / calls, extra_bytes=memory)
 
-    extras = {SWEEP: many(engine.sweep)}
-    for what, wanted in EXTRAS.items():
-        extras[what] = many(lambda wanted=wanted: engine.sweep(**wanted))
-    extras[STEADY] = many(Engine(data.biased(), engine.backend).sweep)
-    for function in extras.values():
-        function()
-    times = alternate(extras, repeats)
-    for what in (*EXTRAS, STEADY):
-        table.add(what, times[what] / calls)
-        table.rows[-1]["relative_to_sweep"] = times[what] / times[SWEEP]
+    targets = {"": engine}  # by what the names of their rows end in
+    targets |= {f", {isa}": Engine(data, f"cpu-{isa}") for isa in options.other_isas}
+    for end, target in targets.items():
+        extras = {SWEEP: many(target.sweep)}
+        for what, wanted in EXTRAS.items():
+            extras[what] = many(partial(target.sweep, **wanted))
+        if target is engine:
+            extras[STEADY] = many(Engine(data.biased(), engine.backend).sweep)
+        for function in extras.values():
+            function()
+        times = alternate(extras, repeats)
+        for what in list(extras)[1:]:
+            table.add(what + end, times[what] / calls)
+            table.rows[-1]["relative_to_sweep"] = times[what] / times[SWEEP]
     if data.items < 100:
         calls_only = {"erase_prefixes call": many(engine.prefixes)}
         calls_only["sweep call, everything"] = many(lambda: engine.sweep(single=True, minimal=True))
@@ -291,6 +297,15 @@ def captum_and_quantus(data: Data, engine: Engine, table: Table, repeats: int) -
         note = f"measured on 1 instance, {one.items} items; {name} is {ratio:.3g} times faster"
         table.add(what, times["theirs"], part=part, note=note)
         table.rows[-1] |= {"other_question": True, "engine_times_faster": ratio}
+
+
+def against_one_thread(rows: list[dict[str, Any]]) -> None:
+    """Put into rows of several threads how many times the speed of the first count they have."""
+    first: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        one = first.setdefault((row["set"], row["what"]), row)
+        if one is not row and "seconds" in row and "seconds" in one:
+            row["times_first_thread_count"] = one["seconds"] / row["seconds"]
 
 
 def time_per_item(options: argparse.Namespace, threads: int) -> list[dict[str, Any]]:
@@ -418,6 +433,15 @@ def report(results: dict[str, Any]) -> str:
     columns.append("first flips differing on torch's own orders")
     lines += [markdown(columns, sizes), "", "## Times", ""]
     lines.append(markdown(COLUMNS, [row_cells(row) for row in results["rows"]]))
+    faster = [row for row in results["rows"] if "times_first_thread_count" in row]
+    faster = [row for row in faster if row["what"].startswith(SWEEP)]
+    if faster:
+        lines += ["", f"## Speed against {results['rows'][0]['threads']} thread", ""]
+        cells = [
+            [row["set"], row["what"], str(row["threads"]), f"{row['times_first_thread_count']:.2f}"]
+            for row in faster
+        ]
+        lines.append(markdown(["set", "what", "threads", "times the speed"], cells))
     if results["time_per_item"]:
         lines += ["", "## Time per item against length (D=100, C=10)", ""]
         cells = [
@@ -534,6 +558,7 @@ def main(arguments: list[str] | None = None) -> int:
     except Disagreement as error:
         print(f"DISAGREEMENT on {name}: {error}", file=sys.stderr)
         return 1
+    against_one_thread(results["rows"])
     for threads in options.threads:
         torch.set_num_threads(threads)
         results["time_per_item"] += time_per_item(options, threads)

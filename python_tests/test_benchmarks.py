@@ -187,6 +187,19 @@ def test_problem_sets_are_seeded_and_shaped() -> None:
         problems.build("nope")
 
 
+def test_rows_of_two_threads_tell_their_speed_against_one() -> None:
+    run = load("run")
+    rows = [
+        {"set": "a", "threads": 1, "what": "sweep", "seconds": 3.0},
+        {"set": "b", "threads": 1, "what": "sweep", "seconds": 5.0},
+        {"set": "a", "threads": 1, "what": "masks"},
+        {"set": "a", "threads": 2, "what": "sweep", "seconds": 2.0},
+        {"set": "a", "threads": 2, "what": "masks"},
+    ]
+    run.against_one_thread(rows)
+    assert [row.get("times_first_thread_count") for row in rows] == [None, None, None, 1.5, None]
+
+
 @pytest.mark.long
 def test_run_writes_compared_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "results.json"
