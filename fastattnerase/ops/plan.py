@@ -125,7 +125,8 @@ def why_no_minimal(batch: AttentionBatch, renormalize: bool = True) -> str:
     if batch.head is not None:
         return "a callable head: the sort that finds the set is exact for linear heads alone"
     if batch.num_heads > 1 and renormalize:
-        return f"{batch.num_heads} attention heads: the sort that finds the set is exact for one"
+        heads = f"{batch.num_heads} attention heads"
+        return f"{heads}: the sort that finds the set is exact for one; minimal_flip_set searches"
     return ""
 
 

@@ -316,14 +316,17 @@ class MinimalFlipSet(_Record):
     Axes: `B` instances, `T` items in all.
 
     Attributes:
-        size: [B], int64: items of the set, -1 where no set flips.
-        flip_label: [B], int64: the decision after erasing the set, -1 where no set flips.
+        size: [B], int64: items of the set, -1 where no set flips; with several attention heads
+            also where none was found, and of scores that span more than 600.
+        flip_label: [B], int64: the decision after erasing the set, -1 where there is none.
         order: [T], int64: positions within the instance; the first `size` of an instance are the
             set (ranking "minimal"). They count kept items: the original columns, in the same order,
             are `batch.positions[batch.offsets[batch.instance_of_item] + result.order]`.
         label: [B], int64: the original decision, -1 where something is not finite.
         status: [B], int64: bits of `Status`.
         offsets: [B + 1], int64: where each instance's items begin.
+        lower_bound: [B], int64: no set with fewer items flips, -1 where none flips at all; the size
+            itself with one attention head. With several it is proved as far as that is cheap.
         groups: As of `PrefixErasure`: where groups were erased, `T`, size and order count them, and
             `groups.first(order, size)` marks the items of the set.
     """
@@ -334,12 +337,19 @@ class MinimalFlipSet(_Record):
     label: Tensor
     status: Tensor
     offsets: Tensor
+    lower_bound: Tensor
     groups: Groups | None = None
+
+    @property
+    def optimal(self) -> Tensor:
+        """[B], bool: whether the set is known to be as small as any that flips."""
+        return (self.size > 0) & (self.size == self.lower_bound)
 
     def to_pandas(self) -> DataFrame:
         """Make a table with a row per instance.
 
-        Columns: instance (the row of the batch), n, label, status, status_names, size, flip_label.
+        Columns: instance (the row of the batch), n, label, status, status_names, size, flip_label,
+        lower_bound, optimal.
         """
         return _table(
             {
@@ -349,6 +359,8 @@ class MinimalFlipSet(_Record):
                 "status": self.status,
                 "size": self.size,
                 "flip_label": self.flip_label,
+                "lower_bound": self.lower_bound,
+                "optimal": self.optimal,
             }
         )
 

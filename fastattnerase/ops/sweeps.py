@@ -249,6 +249,7 @@ def sweep(
             out.label,
             out.status,
             offsets,
+            out.minimal_size,  # the sort finds no set that is not the smallest
             made,
         )
     return Sweep(prefixes, items, smallest, left_out)

@@ -49,13 +49,8 @@ class Terms:
 
     def tolerance(self) -> Tensor:
         """Compute what near-ties are judged by, per unit of mass: [B]."""
-        batch = self.batch
-        norms = torch.linalg.vector_norm(batch.packed[0].flatten(1), dim=1, dtype=torch.float64)
-        longest = norms.new_zeros(len(batch)).scatter_reduce(
-            0, batch.instance_of_item, norms, "amax"
-        )  # [B]
-        weight = batch.linear_head[0].double().flatten(1)  # [C, D]
-        scale = longest * weight.norm(dim=1).amax() + self.bias.abs().amax(1)
+        weight = self.batch.linear_head[0].double().flatten(1)  # [C, D]
+        scale = longest_values(self.batch) * weight.norm(dim=1).amax() + self.bias.abs().amax(1)
         tolerance: Tensor = (NEAR_TIE_TOLERANCE * scale).nan_to_num(0.0)
         return tolerance
 
@@ -107,3 +102,12 @@ def project(batch: AttentionBatch, backend: str, max_bytes: int) -> Tensor:
         assert out.logits is not None  # asked for
         found.append(out.logits.double())
     return torch.stack(found, 1)
+
+
+def longest_values(batch: AttentionBatch) -> Tensor:
+    """Compute the largest length of an instance's values: [B], float64."""
+    norms = torch.linalg.vector_norm(batch.packed[0].flatten(1), dim=1, dtype=torch.float64)  # [T]
+    longest: Tensor = norms.new_zeros(len(batch)).scatter_reduce(
+        0, batch.instance_of_item, norms, "amax"
+    )
+    return longest

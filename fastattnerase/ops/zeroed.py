@@ -13,7 +13,7 @@ from fastattnerase.batch import AttentionBatch
 from fastattnerase.exact_problems import GreedyOutputs
 from fastattnerase.ops.plan import Plan, plan_rankings
 from fastattnerase.ops.running import DEFAULT_MAX_BYTES, run
-from fastattnerase.ops.terms import project
+from fastattnerase.ops.terms import longest_values, project
 from fastattnerase.problem import BIT, Outputs, RankingKind, allocate, as_outputs
 from fastattnerase.reference.zeroed import ADDITIVE, Terms, zeroed_greedy, zeroed_sweep
 from fastattnerase.status import Status
@@ -91,10 +91,6 @@ def _terms(batch: AttentionBatch, found: Outputs, backend: str, max_bytes: int) 
     assert found.weights is not None
     contributions = project(batch, backend, max_bytes)  # [T, H, C]
     weights = found.weights if batch.is_scores else batch.packed[2].double()  # [T, H]
-    norms = torch.linalg.vector_norm(batch.packed[0].flatten(1), dim=1, dtype=torch.float64)  # [T]
-    longest = norms.new_zeros(len(batch)).scatter_reduce(
-        0, batch.instance_of_item, norms.nan_to_num(0, 0), "amax"
-    )  # [B]
     steepest = batch.linear_head[0].double().flatten(1).norm(dim=1).amax()
     return [
         batch.offsets,
@@ -104,7 +100,7 @@ def _terms(batch: AttentionBatch, found: Outputs, backend: str, max_bytes: int) 
         weights.sum(1),
         found.weights.nan_to_num(0).mean(1),
         batch.linear_head[1].double().expand(len(batch), batch.num_classes),
-        longest * steepest,
+        longest_values(batch).nan_to_num(0, 0) * steepest,
         found.order,
     ]
 

@@ -58,6 +58,18 @@ def zeroed(weights: np.ndarray, contributions: np.ndarray, bias: np.ndarray) -> 
     return Game(mass, every_subset(n) @ terms + bias, terms)
 
 
+def of_heads(weights: np.ndarray, contributions: np.ndarray, bias: np.ndarray) -> Game:
+    """Renormalise each head [n, H] by its own survivors; without mass a head adds nothing."""
+    kept = every_subset(len(weights)).astype(float)
+    sums = np.einsum("sn,nh,nhc->shc", kept, weights, contributions)
+    mass = (kept @ weights)[:, :, None]
+    alive = (kept @ (weights > 0))[:, :, None] > 0
+    with np.errstate(all="ignore"):
+        logits = np.where(alive, sums / mass, 0).sum(1) + bias
+    shares = weights / np.where(weights.sum(0) > 0, weights.sum(0), 1)
+    return Game(shares.mean(1), logits, np.einsum("nh,nhc->nc", shares, contributions))
+
+
 def rows_kept(order: np.ndarray) -> list[int]:
     """The rows of the sets that are left after 0, 1, … units of an order are erased."""
     n = len(order)

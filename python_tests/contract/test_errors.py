@@ -248,7 +248,7 @@ def test_minimal_set_is_refused_where_it_is_not_exact(runner: Runner) -> None:
         head_weight=torch.ones(2, 2, 4, device=runner.device),
     )
     with pytest.raises(ValueError, match=r"minimal.*head"):
-        fae.minimal_flip_set(heads, backend=runner.name)
+        fae.sweep(heads, minimal=True, backend=runner.name)
     with pytest.raises(ValueError, match=r"minimal"):
         fae.rank(heads, "minimal", backend=runner.name)
 
