@@ -6,12 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from command_line import invoke, one_line
 from safetensors.torch import save_file
 
 import fastattnerase as fae
+from fastattnerase import sources
+from fastattnerase.dumps import making, writing
+from fastattnerase.dumps.manifest import digest_of
 from fastattnerase.sources import TensorSource
 
 # Two instances of three and one items, D = 2, C = 2; what is padding is NaN.
@@ -203,6 +207,54 @@ def test_a_model_is_dumped_with_labels_and_logits(model: Path, tmp_path: Path) -
     assert found is not None
     torch.testing.assert_close(found.float(), chunk.logits.float(), rtol=1e-4, atol=1e-5)
     assert not (tmp_path / "dump" / "documents.safetensors").exists()
+
+
+def test_a_killed_dump_of_a_model_goes_on_with_the_same_bits(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed within a block of documents, which are then computed again, in the same batches."""
+    for module in (sources, making):
+        monkeypatch.setattr(module, "DOCUMENTS", 16)
+    call = ("dump", "--model", model, "--data", model.parent / "x.csv", "--shard-bytes", "6K")
+    invoke(*call, "--device", "cpu", "--out", tmp_path / "whole")
+    whole = fae.open_batches(tmp_path / "whole").manifest
+    assert len(whole.shards) > 5
+    calls = 0
+
+    def kill(path: Path) -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return digest_of(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "digest_of", kill)
+        invoke(*call, "--device", "cpu", "--out", tmp_path / "killed", code=130)
+    kept = sorted(path.name for path in (tmp_path / "killed").glob("*.safetensors"))
+    assert kept == ["documents.safetensors", *(shard.file for shard in whole.shards[:2])]
+    invoke(*call, "--device", "cpu", "--out", tmp_path / "killed")
+    assert fae.open_batches(tmp_path / "killed").manifest.digest == whole.digest
+
+
+def test_dump_and_sweep_give_the_tables_of_erase(model: Path, tmp_path: Path) -> None:
+    of = ("--model", model, "--data", model.parent / "x.csv", "--device", "cpu")
+    same = ("--random-orders", "2", "--resamples", "5", "--device", "cpu")
+    invoke("erase", *of, "--random-orders", "2", "--resamples", "5", "--out", tmp_path / "run")
+    invoke("dump", *of, "--shard-bytes", "8K", "--out", tmp_path / "dump")
+    invoke("sweep", tmp_path / "dump", *same, "--out", tmp_path / "out")
+    assert len(fae.open_batches(tmp_path / "dump")) > 2
+    for table in ("instances", "multi", "single", "erased"):
+        wanted, found = (
+            pd.read_parquet(folder / f"{table}.parquet")
+            for folder in (tmp_path / "run", tmp_path / "out" / "aggregate")
+        )
+        keys = [key for key in ("row", "ranking", "order", "place") if key in wanted]
+        wanted, found = (
+            frame.sort_values(keys, kind="stable").reset_index(drop=True)
+            for frame in (wanted, found)
+        )
+        pd.testing.assert_frame_equal(found, wanted, check_exact=True)
 
 
 def test_a_model_whose_head_is_no_matrix_is_refused(tmp_path: Path) -> None:
