@@ -420,8 +420,9 @@ def test_readme_has_an_example_of_what_needs_no_search():
     assert ".measures(" in blocks
 
 
-def test_readme_runs(capsys):
+def test_readme_runs(capsys, tmp_path, monkeypatch):
     """Blocks in order, as a reader would type them, but for what reads the run of a command."""
+    monkeypatch.chdir(tmp_path)  # where one writes a dump
     files = ('"runs/', '"h5_files"')  # of slides: python_tests/mil/test_mil_readme.py
     blocks = [block for block in python_of_readme() if not any(name in block for name in files)]
     assert any("fae.sweep" in block for block in blocks)

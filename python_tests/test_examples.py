@@ -14,11 +14,13 @@ import pytest
 import fastattnerase
 
 FILES = (
-    "extras", "fields", "input_erasure", "item_texts", "kept_items", "lazy", "problem", "sources",
+    "extras", "fields", "input_erasure", "item_texts", "kept_items", "lazy", "problem", "sizes",
+    "sources",
 )  # fmt: skip
 PARTS = (
-    "cli", "data", "explanation", "huggingface", "interop", "measures", "mi", "mil", "models",
-    "rankings", "reference", "report", "runs", "saliency", "statistics", "studies",
+    "cli", "data", "dumps", "explanation", "huggingface", "interop", "measures", "mi", "mil",
+    "models", "rankings", "reference", "report", "runs", "saliency", "statistics", "studies",
+    "sweeps",
 )  # fmt: skip
 MODULES = [
     module.name
