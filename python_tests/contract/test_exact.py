@@ -410,6 +410,30 @@ def test_long_instances_agree_with_the_reference() -> None:
     assert mine.erased.tolist() == [0, 625, 1250, 1875, 2500, 3125, 3750, 4375, 5000]
 
 
+@pytest.mark.parametrize("kind", ["ties", "without_weight", "heavy"])
+def test_envelopes_at_every_prefix_agree_with_the_reference(kind: str) -> None:
+    """Items are told apart between answered points: equal keys, items without weight, heavy ones.
+
+    A sum of n numbers is off by n units in the last place at most.
+    """
+    rng = torch.Generator().manual_seed(6)
+    n = 400
+    if kind == "ties":
+        values = torch.randint(-1, 2, (n, 2), generator=rng).double()
+        scores = torch.zeros(n, dtype=torch.float64)
+    else:
+        values = torch.randn(n, 2, generator=rng, dtype=torch.float64)
+        scores = torch.randn(n, generator=rng, dtype=torch.float64) * (60 if kind == "heavy" else 1)
+    if kind == "without_weight":
+        scores[torch.rand(n, generator=rng) < 0.3] = -torch.inf
+    head = torch.tensor([[1.0, 0.5], [-0.5, 1.0], [0.0, -1.0]], dtype=torch.float64)
+    batch = fae.AttentionBatch(values, torch.tensor([0, n]), scores=scores, head_weight=head)
+    mine, theirs = (fae.envelope(batch, backend=backend) for backend in ("cpu", "reference"))
+    assert len(mine.erased) == n + 1
+    torch.testing.assert_close(mine.lower, theirs.lower, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(mine.upper, theirs.upper, rtol=1e-12, atol=1e-12)
+
+
 def test_scores_that_span_any_range_have_shapley_values() -> None:
     # Item 0 has all the mass wherever it is kept, item 1 where it alone is: v = 3, else 1, else 0.
     batch = fae.AttentionBatch(
