@@ -66,7 +66,12 @@ class BagInput:
 
 
 def erase_bags(
-    given: Input, bags: BagInput, config: Config, name: str | None, out_folder: Path | None
+    given: Input,
+    bags: BagInput,
+    config: Config,
+    device: str,
+    name: str | None,
+    out_folder: Path | None,
 ) -> None:
     """Flip the patches of slides, write a run directory, and print what was found."""
     assert bags.bags is not None
@@ -77,6 +82,10 @@ def erase_bags(
     if not given.model.is_file():
         raise UsageError(
             f"--model: given {given.model}, which is no file, needed a file of weights with --bags"
+        )
+    if device not in ("auto", "cpu"):
+        raise UsageError(
+            f"--device: given {device} with --bags, needed cpu, where slides are erased"
         )
     if config.items:
         raise UsageError("--items: given with --bags, whose runs have a row a patch anyway")

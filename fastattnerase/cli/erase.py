@@ -58,7 +58,7 @@ def erase(
     in both directions with heat maps. The same command goes on after an interruption.
     """
     if bags.bags is not None:
-        erase_bags(given, bags, config, name, out_folder)
+        erase_bags(given, bags, config, device, name, out_folder)
         return
     stages = Stages(OPENING | COSTS)
     with stages:

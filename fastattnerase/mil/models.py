@@ -38,7 +38,9 @@ class PoolModel:
             it stands, and then vectors are kept instead of contributions, and there is no exact
             smallest set.
         additive: whether the classifier reads each patch, and attention averages what it says,
-            `logits = Σ_i softmax(e)_i classifier(h_i)`; it may then be any module.
+            `logits = Σ_i softmax(e)_i classifier(h_i)`; it may then be any module. (A classifier of
+            `softmax(e)_i h_i`, as in Javed et al. 2022, is the same where it is linear and has no
+            bias; another one is no function of such a mean, and none of these models.)
         binary: whether one logit `z` stands for two classes with logits [0, z]; False leaves one
             output, for risks and scores (`fae.cross_threshold`).
         width: D, where it is known.
@@ -85,6 +87,11 @@ class PoolModel:
         self._linear = None if additive else linear_part(classifier, None)
         for module in self._modules():
             module.eval()
+            for parameter in module.parameters():
+                if parameter.device.type != "cpu":
+                    raise ValueError(
+                        f"{name}: given parameters on {parameter.device}, needed on cpu: .cpu()"
+                    )
 
     @classmethod
     def from_module(

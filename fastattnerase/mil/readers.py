@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import struct
+import tokenize
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -22,10 +24,12 @@ NAMES = ("features", "feats")  # what files call the features; CLAM and TRIDENT 
 COORDS = "coords"
 # What CLAM and TRIDENT say of the side of a patch, in the unit of the coordinates first.
 _SIDES = ("patch_size_level0", "patch_size")
-# What torch raises of a file that was cut or is of another kind.
-_OF_DAMAGE = (AttributeError, EOFError, IndexError, KeyError, OSError, RuntimeError, TypeError,
-              ValueError)  # fmt: skip
-_DAMAGED = "which cannot be read to its end"
+# What libraries raise of files that were cut or are of another kind than they say.
+_OF_DAMAGE = (
+    *(AssertionError, AttributeError, EOFError, IndexError, KeyError, MemoryError, OSError),
+    *(OverflowError, RuntimeError, SyntaxError, TypeError, ValueError, struct.error),
+    *(tokenize.TokenError, zipfile.BadZipFile),
+)
 
 
 @dataclass(frozen=True)
@@ -64,35 +68,41 @@ def opened(path: Path) -> AbstractContextManager[Stored]:
 
 
 @contextmanager
+def _whole(path: Path, needed: str) -> Iterator[None]:
+    """Turn what a library raises of a damaged file into one line that names it."""
+    try:
+        yield
+    except BagError:
+        raise
+    except _OF_DAMAGE:
+        raise BagError(f"{path}: given a damaged file, needed {needed}") from None
+
+
+@contextmanager
 def _hdf5(path: Path) -> Iterator[Stored]:
     """Open an HDF5 file with `features` and, where it has them, `coords`."""
     with needs("mil"):
         import h5py
-    try:
+    with _whole(path, "HDF5 with features"):
         file = h5py.File(path, "r")
-    except OSError:
-        raise BagError(f"{path}: given a file that is no HDF5 or damaged, needed HDF5") from None
     with file:
-        features = file[_name(path, file.keys())]
-        if not isinstance(features, h5py.Dataset):
-            raise BagError(f"{path}: given a group features, needed a dataset [n, D]")
+        coords, side = None, None
+        with _whole(path, "HDF5 with features"):
+            features = file[_name(path, file.keys())]
+            if not isinstance(features, h5py.Dataset):
+                raise BagError(f"{path}: given a group features, needed a dataset [n, D]")
+            shape = tuple(features.shape)
+            if COORDS in file:
+                about = {**file.attrs, **file[COORDS].attrs}
+                side = next((float(about[name]) for name in _SIDES if name in about), None)
+                coords = _tensor(path, file[COORDS][()])
 
         def read(begin: int, end: int) -> Tensor:
-            try:
-                rows = features[0, begin:end] if features.ndim == 3 else features[begin:end]
-            except OSError:
-                raise BagError(f"{path}: given features {_DAMAGED}, needed a whole file") from None
+            with _whole(path, "features that can be read to their end"):
+                rows = features[0, begin:end] if len(shape) == 3 else features[begin:end]
             return _tensor(path, rows)
 
-        coords, side = None, None
-        if COORDS in file:
-            about = {**file.attrs, **file[COORDS].attrs}
-            side = next((float(about[name]) for name in _SIDES if name in about), None)
-            try:
-                coords = _tensor(path, file[COORDS][()])
-            except OSError:
-                raise BagError(f"{path}: given coords {_DAMAGED}, needed a whole file") from None
-        yield Stored(tuple(features.shape), read, coords, side)
+        yield Stored(shape, read, coords, side)
 
 
 @contextmanager
@@ -120,30 +130,23 @@ def load_weights(path: Path, what: str) -> Any:
         BagError: the file is damaged, or has objects in it that only unpickling would make.
     """
     try:
-        # Of the older form, which is no archive, all of it is read.
-        mapped = zipfile.is_zipfile(path)
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped or None)
+        with _whole(path, what):
+            # Of the older form, which is no archive, all of it is read.
+            mapped = zipfile.is_zipfile(path)
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped or None)
     except pickle.UnpicklingError as error:
-        if "Weights only load failed" not in str(error):
-            raise BagError(f"{path}: given a damaged file, needed {what}") from None
-        raise BagError(
-            f"{path}: given a pickle of other objects than tensors, needed weights alone: {what}"
-        ) from None
-    except _OF_DAMAGE:
-        raise BagError(f"{path}: given a damaged file, needed {what}") from None
+        given = "a damaged file"
+        if "Weights only load failed" in str(error):
+            given = "a pickle of other objects than tensors, or a damaged one"
+            what = f"weights alone: {what}"
+        raise BagError(f"{path}: given {given}, needed {what}") from None
 
 
 @contextmanager
 def _numpy(path: Path) -> Iterator[Stored]:
     """Open an array of NumPy; one of objects, which is a pickle, is refused."""
-    try:
+    with _whole(path, "an array [n, D] of numbers; pickles are not read"):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
-        pickled = "allow_pickle" in str(error) or "Python objects" in str(error)
-        what = "a pickle, or no array" if pickled else "a damaged file"
-        raise BagError(f"{path}: given {what}, needed an array [n, D] of numbers") from None
-    except EOFError:
-        raise BagError(f"{path}: given an empty file, needed an array [n, D]") from None
 
     def read(begin: int, end: int) -> Tensor:
         rows = array[0, begin:end] if array.ndim == 3 else array[begin:end]
@@ -158,7 +161,8 @@ def _safetensors(path: Path) -> Iterator[Stored]:
     with needs("mil"):
         from safetensors import SafetensorError, safe_open
     try:
-        file: Any = safe_open(str(path), "pt")
+        with _whole(path, "safetensors"):
+            file: Any = safe_open(str(path), "pt")
     except SafetensorError:
         raise BagError(f"{path}: given a damaged file, needed safetensors") from None
     with file:

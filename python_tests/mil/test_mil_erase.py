@@ -258,6 +258,7 @@ def test_multi_branch_models_have_no_exact_set(study: Path) -> None:
             ("--bags", "h5", "--labels", "labels.csv", "--model", "labels.csv"),
             "labels.csv: given a",
         ),
+        ((*ERASE[1:7], "--device", "cuda:0"), "--device: given cuda:0 with --bags, needed cpu"),
         ((*ERASE[1:7], "--layout", "resnet"), "--layout"),
         ((*ERASE[1:7], "--rankings", "absolute"), "--ranking"),
     ],

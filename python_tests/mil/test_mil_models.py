@@ -317,6 +317,8 @@ def test_parts_that_do_not_fit_are_named() -> None:
     linear = nn.Linear(D, 2)
     with pytest.raises(TypeError, match="attention: given int, needed a module or function"):
         mil.PoolModel(attention=3, classifier=linear)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="model: given parameters on meta, needed on cpu"):
+        mil.PoolModel(attention=nn.Linear(D, 1, device="meta"), classifier=linear)
     with pytest.raises(ValueError, match=r"attention: given .8, 3, 1., needed scores"):
         mil.PoolModel(attention=lambda h: torch.zeros(len(h), 3, 1), classifier=linear).pool(bag)
     with pytest.raises(ValueError, match="classifier: given a list of 2, needed a linear layer"):

@@ -150,8 +150,10 @@ BAD: dict[str, tuple[str, Callable[[Path], object], str]] = {
                  "given a file .pkl, needed .h5, .hdf5, .pt, .pth, .npy or .safetensors: pickles "
                  "are not read"),
     "a pickle of torch": ("a.pt", lambda path: torch.save({"features": Anything()}, path),
-                          "given a pickle of other objects than tensors, needed weights alone"),
-    "a pickle of numpy": ("a.npy", of_objects, "given a pickle, or no array, needed an array"),
+                          "given a pickle of other objects than tensors, or a damaged one, needed "
+                          "weights alone"),
+    "a pickle of numpy": ("a.npy", of_objects, "given a damaged file, needed an array [n, D] of "
+                          "numbers; pickles are not read"),
     "no patches": ("a.h5", lambda path: hdf5(path, torch.zeros(0, 3), None),
                    "given no patches, needed one patch or more"),
     "no patches of numpy": ("a.npy", lambda path: np.save(path, np.zeros((0, 3))),
@@ -175,12 +177,13 @@ BAD: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "texts": ("a.npy", lambda path: np.save(path, np.array([["a"]])), "needed numbers"),
     "complex": ("a.npy", lambda path: np.save(path, np.zeros((2, 2), complex)),
                 "given features of torch.complex128, needed floats or integers"),
-    "damaged hdf5": ("a.h5", lambda path: path.write_bytes(b"\x89HDF"), "no HDF5 or damaged"),
+    "damaged hdf5": ("a.h5", lambda path: path.write_bytes(b"\x89HDF"),
+                     "given a damaged file, needed HDF5"),
     "cut hdf5": ("a.h5", cut, "damaged"),
     "damaged torch": ("a.pt", lambda path: path.write_bytes(b"nothing"), "given a"),
     "empty torch": ("a.pt", lambda path: path.write_bytes(b""), "given a damaged file"),
     "damaged numpy": ("a.npy", lambda path: path.write_bytes(b"\x93NUMPY"), "given a"),
-    "empty numpy": ("a.npy", lambda path: path.write_bytes(b""), "given an empty file"),
+    "empty numpy": ("a.npy", lambda path: path.write_bytes(b""), "given a damaged file"),
     "damaged safetensors": ("a.safetensors", lambda path: path.write_bytes(b"xx"), "damaged"),
     "a list": ("a.pt", lambda path: torch.save([FEATURES], path),
                "given list, needed a tensor [n, D], or a dictionary"),
