@@ -237,7 +237,7 @@ def quantity(number: float | None, unit: str = "") -> str:
     """A count or size for people: three digits and a decimal prefix; a dash for unknown."""
     if number is None:
         return "-"
-    for prefix, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(number) >= factor:
             return f"{number / factor:.3g} {prefix}{unit}".strip()
     return f"{number:.3g} {unit}".strip()

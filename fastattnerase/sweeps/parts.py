@@ -44,6 +44,9 @@ class PartWriter:
     def __enter__(self) -> PartWriter:
         for table, path in self._partial.items():
             path.parent.mkdir(parents=True, exist_ok=True)
+            # Of a worker that was killed at this shard, which no other has at the same time.
+            for other in path.parent.glob(f"{self._paths[table].name}.*.partial"):
+                other.unlink(missing_ok=True)
             # A file of Python's, whose errors say what failed: such as a disk that is full.
             self._files[table] = open(path, "wb")
             schema = SCHEMAS[table]

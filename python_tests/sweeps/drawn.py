@@ -109,3 +109,10 @@ def sweep_of(source: Drawn, config: Config, out: Path) -> None:
             out,
             records.ShardRecord(shard, "done", "", len(batch), int(batch.offsets[-1]), found),
         )
+
+
+def dump_of(source: Drawn, folder: Path) -> Path:
+    """Write a dump of some 40 shards."""
+    batches = ((chunk.batch, {"labels": chunk.gold}) for chunk in source.chunks(0))
+    fae.save_batches(batches, folder, shard_bytes=5_600, classes=source.classes)
+    return folder
