@@ -83,7 +83,9 @@ def sweep(
         raise UsageError("DUMP: given none, needed the folder of a dump, or --aggregate")
     if dump is None or aggregate is True:
         from fastattnerase.sweeps.folder import renew_manifest
+        from fastattnerase.sweeps.records import read_state
 
+        read_state(out_folder)  # refuses a folder that is no sweep's before anything is written
         found = renew_manifest(out_folder)
     else:
         choose_backend(config.backend)

@@ -1,13 +1,20 @@
-"""Batches on their way to a GPU: copied on a stream of their own while the one before is erased."""
+"""Batches on their way to a GPU and results on theirs back, while the GPU erases.
+
+Batches are copied on a stream of their own, by way of two pinned buffers; results are copied into
+pinned memory as soon as they are there, and waited for when the next batch is queued.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fastattnerase.sources import Chunk
+from fastattnerase.studies.serrano_smith.erasure import Erased
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,7 @@ class Moved:
     def ready(self) -> Chunk:
         """Have what is queued next on the device wait for the copy; give the batch."""
         if self.copied is not None:
-            stream = torch.cuda.current_stream()
+            stream = torch.cuda.current_stream(self.chunk.batch.device)
             stream.wait_event(self.copied)
             # Their memory is not given to others before what is queued now has used it.
             self.chunk.batch.with_tensors(lambda tensor: _recorded(tensor, stream))
@@ -106,3 +113,57 @@ class Mover:
             event.record(self._stream)
         self._copied[turn] = event
         return Moved(replace(chunk, batch=moved), chunk, event)
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the engine found for a batch, on its way to the CPU's memory.
+
+    Attributes:
+        found: the results, with the batch as it was read.
+        copied: on a GPU, what has to be waited for before they are used; else None.
+    """
+
+    found: Erased
+    copied: torch.cuda.Event | None = None
+
+    def wait(self) -> Erased:
+        """Wait until they are there."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        return self.found
+
+
+def taken_off(found: Erased, host: Chunk) -> Results:
+    """Queue the copy of results from a GPU; those of the CPU are there.
+
+    Args:
+        found: the results.
+        host: their batch, in the CPU's memory.
+    """
+    device = found.chunk.batch.device
+    if device.type != "cuda":
+        return Results(found)
+    copies = with_copies(replace(found, chunk=host), _pinned)
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))
+    return Results(copies, event)
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    if tensor.device.type != "cuda":
+        return tensor
+    held = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return held.copy_(tensor, non_blocking=True)
+
+
+def with_copies(value: Any, copy: Callable[[Tensor], Tensor]) -> Any:
+    """Replace all tensors in a record of results, and in the records and tables in it."""
+    if isinstance(value, Tensor):
+        return copy(value)
+    if isinstance(value, dict):
+        return {name: with_copies(item, copy) for name, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, (Chunk, type)):
+        inner = {own.name: with_copies(getattr(value, own.name), copy) for own in fields(value)}
+        return type(value)(**inner)
+    return value

@@ -17,7 +17,7 @@ from fastattnerase.studies.serrano_smith.erasure import Erased, erased, tables_o
 from fastattnerase.sweeps.parts import PartWriter
 from fastattnerase.sweeps.reading import DamagedError, ahead, read_chunks
 from fastattnerase.sweeps.records import ShardRecord, write_shard
-from fastattnerase.sweeps.transfer import Mover
+from fastattnerase.sweeps.transfer import Mover, taken_off
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,10 @@ class Worker:
         moved = (self._mover(chunk) for chunk in read_chunks(self._dump, shard))
         with closing(ahead(moved)) as batches:
             for batch in batches:
-                now = erased(batch.ready(), self.job.config, batch.host.batch)
+                found = erased(batch.ready(), self.job.config, batch.host.batch)
+                now = taken_off(found, batch.host)
                 if before is not None:
-                    yield before
+                    yield before.wait()
                 before = now
         if before is not None:
-            yield before
+            yield before.wait()

@@ -18,12 +18,13 @@ import torch
 import fastattnerase as fae
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk
+from fastattnerase.studies.serrano_smith.erasure import erased, tables_of
 from fastattnerase.sweeps import on_ray, work
 from fastattnerase.sweeps.engines import Rank, rank_of
 from fastattnerase.sweeps.options import Options
 from fastattnerase.sweeps.records import ShardRecord
 from fastattnerase.sweeps.run import sweep_dump
-from fastattnerase.sweeps.transfer import Mover, Staging
+from fastattnerase.sweeps.transfer import Mover, Staging, taken_off, with_copies
 
 SAME = ("--random-orders", "2", "--resamples", "5", "--device", "cpu", "--no-aggregate")
 
@@ -243,6 +244,31 @@ def test_a_batch_for_the_cpu_stays_where_it_is() -> None:
     moved = Mover("cpu")(chunk)
     assert moved.ready() is chunk
     assert moved.host is chunk
+
+
+def test_results_are_used_where_they_were_copied_to() -> None:
+    """What is done with results of a GPU, with copies in the CPU's memory."""
+    [batch, *_] = tiny.batches()
+    chunk = Chunk(batch)
+    found = erased(chunk, tiny.CONFIG)
+    assert taken_off(found, chunk).wait() is found
+    copied: list[torch.Tensor] = []
+
+    def copy(tensor: torch.Tensor) -> torch.Tensor:
+        copied.append(tensor)
+        return tensor.clone()
+
+    copies = with_copies(found, copy)
+    assert copies.chunk is chunk
+    assert len(copied) > 15  # of prefixes, items, the smallest sets and the decisions
+    for tensor in copied:
+        if tensor.dtype.is_floating_point:
+            tensor.fill_(7.0)
+    again = erased(chunk, tiny.CONFIG)
+    own, wanted = (tables_of(one, tiny.CONFIG) for one in (copies, again))
+    assert str({n: t.to_pydict() for n, t in own.items()}) == str(
+        {n: t.to_pydict() for n, t in wanted.items()}
+    )
 
 
 def test_every_tensor_of_a_batch_is_moved() -> None:
