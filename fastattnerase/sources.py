@@ -43,6 +43,8 @@ class Chunk:
         texts: for each instance the text of each item; None where unknown.
         queries: for each instance its second text; None where there is none.
         logits: `[B, C]`, the model's own; None where unknown.
+        keeps_last: whether the last item of each instance is never erased, as the special tokens of
+            a transformer; texts and results are of the others.
     """
 
     batch: AttentionBatch
@@ -51,6 +53,7 @@ class Chunk:
     texts: list[list[str]] | None = None
     queries: list[str] | None = None
     logits: Tensor | None = None
+    keeps_last: bool = False
 
 
 class Source(Protocol):
@@ -75,7 +78,7 @@ class ModelSource:
     """The attention layer of a trained model on a data set, batch by batch.
 
     Args:
-        model: a trained model.
+        model: a trained model; a `TransformerClassifier` will do, too.
         dataset: the documents, in the order of the result tables.
         classes: names of the classes.
         about: what the model and the data are; goes into the run's record and decides whether an
@@ -98,6 +101,7 @@ class ModelSource:
         self.classes = classes
         self.about = about
         self.flat = model.config.kind != "han"
+        self.keeps_last: bool = getattr(model, "keeps_last", False)
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -146,6 +150,7 @@ class ModelSource:
                 if dataset.has_queries
                 else None,
                 logits=logits,
+                keeps_last=self.keeps_last,
             )
 
 

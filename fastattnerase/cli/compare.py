@@ -22,11 +22,13 @@ from fastattnerase.cli.inputs import (
     stem,
 )
 from fastattnerase.cli.options import command
+from fastattnerase.cli.transformers import choices_of, open_transformer, require_transformer_alone
 from fastattnerase.cli.watcher import Watcher
 from fastattnerase.studies.compare.options import Options
 
 if TYPE_CHECKING:
     from fastattnerase.data import Dataset
+    from fastattnerase.huggingface import LoadedTransformer
     from fastattnerase.models import LoadedModel
 
 
@@ -35,7 +37,7 @@ class Given:
     """What methods are compared on.
 
     Attributes:
-        model: Folder that `train` wrote.
+        model: Folder that `train` wrote; or `transformer`.
         data: File of which all rows are read; by default the model's own test split is.
         rationales: Column of the words that people marked, with which scores are compared: pairs of
             numbers, the first word, counted from 0, and the one after the last, or a text such as
@@ -47,9 +49,20 @@ class Given:
         query_column: Column of the second texts of a model that takes two; by default as in
             training.
         unlabelled: Whether the rows of `data` have no labels.
+        transformer: Instead of a model, folder of a fine-tuned BERT, RoBERTa or DistilBERT
+            classifier with its tokenizer.
+        unit: What an item of a transformer is: `words` of the data, or single `pieces`.
+        pool: A word's score from those of its pieces: their `sum`, the `largest`, or that of the
+            `first`.
+        erasure: What erasing a word of a transformer's input does: its pieces are left out
+            (`remove`), or each becomes the `mask` token.
+        max_pieces: Pieces of a text that a transformer reads, special tokens included, at most; by
+            default as in training, or as many as it takes.
+        classes: Names of the outputs of `transformer`, with commas between; by default as its
+            folder says.
     """
 
-    model: Path
+    model: Path | None = None
     data: Path | None = None
     rationales: str | None = None
     rationales_unit: Literal["words", "characters"] = "words"
@@ -57,8 +70,37 @@ class Given:
     label_column: str | None = None
     query_column: str | None = None
     unlabelled: bool = False
+    transformer: Path | None = None
+    unit: Literal["words", "pieces"] = "words"
+    pool: Literal["sum", "largest", "first"] = "sum"
+    erasure: Literal["remove", "mask"] = "remove"
+    max_pieces: int | None = None
+    classes: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """The model's."""
+        folder = self.model or self.transformer
+        assert folder is not None  # one of both is given
+        return folder
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """What an item of a transformer is."""
+        return choices_of(
+            self.unit, pool=self.pool, erasure=self.erasure, max_pieces=self.max_pieces
+        )
 
     def __post_init__(self) -> None:
+        if self.transformer is not None:
+            require_transformer_alone(self)
+        elif self.model is None:
+            raise UsageError("--model, --transformer: given neither, needed one of them")
+        elif self.choices != choices_of() or self.classes:
+            raise UsageError(
+                "--unit, --pool, --erasure, --max-pieces, --classes: given without --transformer, "
+                "needed with it"
+            )
         own = self.text_column or self.label_column or self.query_column or self.unlabelled
         if self.data is None and own:
             raise UsageError(
@@ -94,10 +136,7 @@ def compare(
     marks = None
     if given.rationales is not None:
         marks = Rationales(given.rationales, given.rationales_unit)
-    loaded, dataset, about = _documents(
-        given.model, given.data, given.text_column, given.label_column, given.query_column,
-        given.unlabelled, marks, device, Stages(OPENING),
-    )  # fmt: skip
+    loaded, dataset, about = _documents(given, marks, device, Stages(OPENING))
     from fastattnerase.attention_tests.instances import evenly
     from fastattnerase.models.errors import ModelError
     from fastattnerase.runs import schedule
@@ -109,14 +148,19 @@ def compare(
 
     rows = evenly(len(dataset), options.instances)
     dataset = replace(dataset, documents=[dataset[row] for row in rows])
-    of = describe(given.model, loaded.model, loaded.classes, dataset, about.get("share"))
+    of = describe(given.folder, loaded.model, loaded.classes, dataset, about.get("share"))
     try:
         options.check_target(loaded.classes)
         for method in options.methods or ():
             find_method(method)
+            if method == "lrp" and given.transformer is not None:
+                raise ModelError(
+                    "method: given lrp with --transformer, needed another: layer normalisation and "
+                    "self-attention have no rule"
+                )
     except (RunError, ModelError) as error:
         raise UsageError(f"--{str(error).replace('method:', 'methods:', 1)}") from error
-    own = loaded.metadata.get("name") or given.model.name
+    own = loaded.metadata.get("name") or given.folder.name
     own = own if given.data is None else f"{own} applied to {stem(given.data)}"
     work = Compare.begin(options, of, dataset, out_folder, where, name or own)
     with Watcher(work.describe) as watcher:
@@ -128,16 +172,8 @@ def compare(
 
 
 def _documents(
-    folder: Path,
-    data: Path | None,
-    text_column: str | None,
-    label_column: str | None,
-    query_column: str | None,
-    unlabelled: bool,
-    rationales: Rationales | None,
-    device: str,
-    stages: Stages,
-) -> tuple[LoadedModel, Dataset, dict[str, Any]]:
+    given: Given, rationales: Rationales | None, device: str, stages: Stages
+) -> tuple[LoadedModel | LoadedTransformer, Dataset, dict[str, Any]]:
     """Load a model with the documents to apply it to, and the words in them that people marked.
 
     Raises:
@@ -147,9 +183,14 @@ def _documents(
         stages(LOADING, 0, 1)
         from fastattnerase.data.errors import DataError
         from fastattnerase.data.queries import LeftOut
-        from fastattnerase.models import load_model
+        from fastattnerase.models import LoadedModel, load_model
 
-        loaded = load_model(folder, device=choose_device(device))
+        folder = given.folder
+        loaded: LoadedModel | LoadedTransformer
+        if given.transformer is not None:
+            loaded = open_transformer(folder, given.choices, given.classes, given.data, device)
+        else:
+            loaded = load_model(folder, device=choose_device(device))
         stages(LOADING, 1, 1)
         of_data = loaded.data_config
         if rationales is None and of_data.spans_column is not None:
@@ -163,15 +204,18 @@ def _documents(
             )
         try:
             dataset, about = documents_of(
-                loaded, folder, data, text_column, label_column, query_column, unlabelled, READING,
-                stages, rationales,
+                loaded, folder, given.data, given.text_column, given.label_column,
+                given.query_column, given.unlabelled, READING, stages, rationales,
             )  # fmt: skip
         except DataError as error:
             if rationales is not None and str(error).startswith("spans_column"):
                 raise UsageError(f"--rationales{str(error).removeprefix('spans_column')}") from None
             raise
     dropped = about.get("dropped", LeftOut())
-    print_left_out(dropped, dataset.truncated, of_data.max_tokens, dropped.first)
+    if isinstance(loaded, LoadedModel):
+        print_left_out(dropped, dataset.truncated, of_data.max_tokens, dropped.first)
+    else:
+        print_left_out(dropped, dataset.truncated, loaded.model.limit, dropped.first, "piece")
     if rationales is not None:
         if all(document.spans is None for document in dataset):
             raise UsageError(

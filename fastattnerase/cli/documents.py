@@ -14,6 +14,7 @@ from fastattnerase.runs.progress import Report, tracked
 if TYPE_CHECKING:
     from fastattnerase.data import DataConfig, Dataset
     from fastattnerase.data.spans import SpansUnit
+    from fastattnerase.huggingface import LoadedTransformer
     from fastattnerase.models import LoadedModel
 
 
@@ -55,7 +56,7 @@ def advising(label: str, *, query: bool = False) -> Iterator[None]:
 DATA_FILES = ("path", "train", "dev", "test")  # fields of `DataConfig`
 
 
-def data_of(loaded: LoadedModel, folder: Path) -> DataConfig:
+def data_of(loaded: LoadedModel | LoadedTransformer, folder: Path) -> DataConfig:
     """Give the data that a model was trained on, where its files are now.
 
     Raises:
@@ -87,7 +88,7 @@ _CHANGED = (
 
 
 def documents_of(
-    loaded: LoadedModel,
+    loaded: LoadedModel | LoadedTransformer,
     folder: Path,
     data: Path | None,
     text_column: str | None,
@@ -123,7 +124,7 @@ def documents_of(
         )
         if (kept := read_kept(run, known)) is not None:
             report(stage, 1, 1)
-            return kept.dataset, kept.about
+            return _of_model(loaded, kept.dataset), kept.about
     if rationales is not None:
         trained = replace(trained, spans_column=rationales.column, spans_unit=rationales.unit)
     about: dict[str, Any]
@@ -144,10 +145,13 @@ def documents_of(
         if rationales is not None and marked:
             from fastattnerase.measures.human_words import marked_words, mean_share
 
-            explained = encode(
-                tokenise(marked, **trained.tokenisation),
-                loaded.vocabulary,
-                max_tokens=trained.max_tokens,
+            explained = _of_model(
+                loaded,
+                encode(
+                    tokenise(marked, **trained.tokenisation),
+                    loaded.vocabulary,
+                    max_tokens=trained.max_tokens,
+                ),
             )
             lengths = explained.sizes.words
             words = marked_words([document.spans for document in explained], lengths)
@@ -162,6 +166,8 @@ def documents_of(
             )
         query_column = query_column or trained.query_column
         advice = "rows without labels are read with --unlabelled"
+        if loaded.model.config.kind == "transformer":
+            advice += ", other names of the model's classes given as --classes"
         with advising(advice, query=query_column is not None):
             examples, dropped = load_examples(
                 data,
@@ -196,11 +202,18 @@ def documents_of(
             f"{folder}: {_CHANGED}; its test split had {loaded.metadata['documents']['test']} "
             f"documents and now has {len(dataset)}, or the same number of others"
         )
+    whole, dataset = dataset, _of_model(loaded, dataset)
     about |= {"documents": len(dataset), "truncated": dataset.truncated}
     if run is not None and not (run / RESULT).exists():
         with alone(run):
-            keep(run, Kept(dataset, about), known)
+            keep(run, Kept(whole, about), known)
     return dataset, about
+
+
+def _of_model(loaded: LoadedModel | LoadedTransformer, dataset: Dataset) -> Dataset:
+    """Give a transformer's documents the pieces of their words, cut to what it takes."""
+    fit = getattr(loaded.model, "fit", None)
+    return dataset if fit is None else fit(dataset)
 
 
 def _files(config: DataConfig) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.table import Table
 
 from fastattnerase.cli.bags import BagInput, erase_bags
-from fastattnerase.cli.console import Stages, out
+from fastattnerase.cli.console import Stages, UsageError, out
 from fastattnerase.cli.inputs import (
     LOADING,
     OPENING,
@@ -55,11 +55,16 @@ def erase(
     """Erase items, most important first, until each decision changes; write a run directory.
 
     Serrano and Smith's two tests with the exact smallest set; of slides (--bags) patch flipping
-    in both directions with heat maps. The same command goes on after an interruption.
+    in both directions with heat maps; of a transformer words are erased from its last layer, special
+    tokens never. The same command goes on after an interruption.
     """
     if bags.bags is not None:
         erase_bags(given, bags, config, device, name, out_folder)
         return
+    if given.transformer is not None and config.items:
+        raise UsageError(
+            "--items: given with --transformer, needed without it: the table is of linear heads"
+        )
     stages = Stages(OPENING | COSTS)
     with stages:
         stages(LOADING, 0, 1)

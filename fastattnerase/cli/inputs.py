@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.text import Text
 
 from fastattnerase.cli.console import Stages, UsageError, counted, out
 from fastattnerase.cli.documents import documents_of
+from fastattnerase.cli.transformers import choices_of, open_transformer, require_transformer_alone
 from fastattnerase.fields import one_of
 from fastattnerase.studies import STUDIES
 
@@ -73,7 +74,12 @@ class Input:
         tokens: File with the texts of the items of `tensors`, a line an instance: a JSON list in a
             .jsonl file, words with spaces between in any other. Heat maps and `--items` show them.
         classes: Names of the classes of `tensors`, with commas between, in the order of
-            head_weight's rows.
+            head_weight's rows; or of the outputs of `transformer`, by default as its folder says.
+        transformer: Instead of a model, folder of a fine-tuned BERT, RoBERTa or DistilBERT
+            classifier with its tokenizer, whose last layer is erased from.
+        unit: What is erased together of a transformer: the pieces of `words`, or single `pieces`.
+        max_pieces: Pieces of a text that a transformer reads, special tokens included, at most; by
+            default as in training, or as many as it takes.
     """
 
     model: Path | None = None
@@ -85,15 +91,22 @@ class Input:
     tensors: Path | None = None
     tokens: Path | None = None
     classes: tuple[str, ...] = ()
+    transformer: Path | None = None
+    unit: Literal["words", "pieces"] = "words"
+    max_pieces: int | None = None
 
     def __post_init__(self) -> None:
-        if (self.model is None) == (self.tensors is None):
+        if self.transformer is not None:
+            require_transformer_alone(self)
+        elif (self.model is None) == (self.tensors is None):
             both = "neither" if self.model is None else "both"
             raise UsageError(f"--model, --tensors: given {both}, needed one of them")
-        if self.model is None and self.data is not None:
+        elif self.model is None and self.data is not None:
             raise UsageError("--data: given with --tensors, needed with --model")
-        if self.tensors is None and (self.tokens is not None or self.classes):
+        elif self.tensors is None and (self.tokens is not None or self.classes):
             raise UsageError("--tokens, --classes: given with --model, needed with --tensors")
+        elif self.unit != "words" or self.max_pieces is not None:
+            raise UsageError("--unit, --max-pieces: given without --transformer, needed with it")
         own = self.text_column or self.label_column or self.query_column or self.unlabelled
         if self.data is None and own:
             raise UsageError(
@@ -174,13 +187,14 @@ def print_left_out(
     cut: int,
     max_tokens: int | None,
     first: Mapping[str, str] = MappingProxyType({}),
+    unit: str = "word",
 ) -> None:
     """Say what of the texts is not used, and of some reasons which row is the first."""
     for reason, count in dropped.items():
         line = f"{counted(count, 'row')} left out: {reason.replace('_', ' ')}"
         out.print(line + (f" ({first[reason]})" if reason in first else ""), soft_wrap=True)
     if cut and max_tokens is not None:
-        out.print(f"{counted(cut, 'document')} cut after {counted(max_tokens, 'word')}")
+        out.print(f"{counted(cut, 'document')} cut after {counted(max_tokens, unit)}")
 
 
 def print_next(command: str, folder: Path) -> None:
@@ -205,9 +219,10 @@ def open_source(
         The instances, their name in reports, and the folder where results go.
     """
     source: Source
-    if given.model is not None:
+    own = given.model or given.transformer
+    if own is not None:
         named = purpose if given.data is None else f"{purpose}-{stem(given.data)}"
-        folder = out_folder or given.model / named
+        folder = out_folder or own / named
         source, name = model_source(given, device, stages, folder)
         return source, name, folder
     name = stem(given.tensors)
@@ -258,22 +273,30 @@ def model_source(given: Input, device: str, stages: Stages, run: Path) -> tuple[
         stages: Shows the stages of `OPENING`.
         run: Folder of the run, where encoded documents are kept until it is finished.
     """
-    folder = given.model
+    folder = given.model or given.transformer
     assert folder is not None  # what has tensors instead is no model's
+    loaded: Any
     with stages:
         stages(LOADING, 0, 1)
         from fastattnerase.data.queries import LeftOut
         from fastattnerase.models import load_model
         from fastattnerase.sources import ModelSource
 
-        loaded = load_model(folder, device=choose_device(device))
+        if given.transformer is not None:
+            config = choices_of(given.unit, max_pieces=given.max_pieces)
+            loaded = open_transformer(folder, config, given.classes, given.data, device)
+        else:
+            loaded = load_model(folder, device=choose_device(device))
         stages(LOADING, 1, 1)
         dataset, about = documents_of(
             loaded, folder, given.data, given.text_column, given.label_column, given.query_column,
             given.unlabelled, READING, stages, run=run,
         )  # fmt: skip
     dropped = about.get("dropped", LeftOut())
-    print_left_out(dropped, dataset.truncated, loaded.data_config.max_tokens, dropped.first)
+    if given.transformer is not None:
+        print_left_out(dropped, dataset.truncated, loaded.model.limit, dropped.first, "piece")
+    else:
+        print_left_out(dropped, dataset.truncated, loaded.data_config.max_tokens, dropped.first)
     source = ModelSource(
         loaded.model,
         dataset,
@@ -324,6 +347,11 @@ def find_run(folder: Path, lacking: str = "a report of this kind") -> Path:
         raise RunError(
             f"{folder} is a folder of `reproduce`; its report is {folder / 'report' / pages[0]}"
             + (f", its runs are {', '.join(inside)}" if inside else "")
+        )
+    if not (runs or measured) and (folder / "fastattnerase.json").is_file():
+        raise RunError(
+            f"{folder} holds a transformer and no run; make one with "
+            f"`fastattnerase erase --transformer {shlex.quote(str(folder))}`"
         )
     if not (runs or measured) and (folder / "model.json").is_file():
         raise RunError(

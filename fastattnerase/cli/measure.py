@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 
@@ -18,7 +18,7 @@ from fastattnerase.cli.inputs import (
     open_source,
     print_next,
 )
-from fastattnerase.cli.options import command
+from fastattnerase.cli.options import Offer, command
 from fastattnerase.mi.config import COSTS, Config
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _REPEATS = {
 
 @command("fastattnerase measure --model runs/flanrnn --out runs/flanrnn/measure")
 def measure(
-    given: Input,
+    given: Annotated[Input, Offer(without=("transformer", "unit", "max_pieces"))],
     config: Config,
     device: Device = "auto",
     name: Name = None,

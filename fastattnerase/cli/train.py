@@ -24,6 +24,7 @@ from fastattnerase.cli.inputs import (
 )
 from fastattnerase.cli.options import Offer, command
 from fastattnerase.data.config import DataConfig
+from fastattnerase.huggingface.train_config import FineTuneConfig
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.train_config import (
     TrainConfig,
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
 _OTHER_LABEL = "with --classes, rows that have none of the labels it names are left out"
 # Of options whose default is not the library's.
 _DEFAULTS: dict[str, Any] = {"learning_rate": 1e-3, "batch_size": 32}
+# Options of a training that a fine-tuning has, too, and those that it has not.
+_SHARED = ("epochs", "learning_rate", "batch_size")
+_OF_MODELS = (
+    *("model", "encoder", "attention", "decoder", "mechanism", "temperature", "gumbel_evaluation"),
+    *("head", "embedding_size", "hidden_size", "cnn_widths", "dropout_embedding"),
+    *("dropout_output", "patience", "batch_tokens", "training", "vectors", "min_count"),
+)
 _NAMED = 10  # classes whose rows are counted
 _RECIPES = ("serrano-smith", "jain-wallace")
 # The options of files of texts, with which `debate` reads them, too.
@@ -76,6 +84,10 @@ def train(
             defaults=_DEFAULTS,
         ),
     ],
+    tuning: Annotated[
+        FineTuneConfig, Offer(only=("warm_up", "weight_decay", "clip_norm", "max_pieces"))
+    ],
+    context: typer.Context,
     training: Annotated[
         str,
         typer.Option(
@@ -85,6 +97,16 @@ def train(
             "--seed alone.",
         ),
     ] = "serrano-smith",
+    transformer: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of training a new model, fine-tune the BERT, RoBERTa or DistilBERT "
+            "checkpoint in this folder by AdamW. Of the other options those of the texts count, "
+            "and --epochs (3 by default), --learning-rate (5e-5), --batch-size, --warm-up, "
+            "--weight-decay, --clip-norm, --max-pieces and --seed.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Seed = 0,
     device: Device = "auto",
     name: Name = None,
@@ -93,13 +115,22 @@ def train(
     """Train an attention model on your text; the same command goes on after an interruption.
 
     With --query-column it takes two texts, such as a passage and a question about it: the model is
-    of kind pair, attends to the first text and reads the second as the query.
+    of kind pair, attends to the first text and reads the second as the query. With --transformer it
+    fine-tunes a local checkpoint; nothing is downloaded.
     """
     rows = data.path or data.train
     if rows is None:
         raise UsageError(
             "--data: given no file of texts, needed all rows as --data, or training rows as "
             "--train (and --dev and --test where there are such files)"
+        )
+    if transformer is not None:
+        _fine_tune(context, transformer, data, tuning, config, seed, device, name, out_folder)
+        return
+    if tuning != FineTuneConfig():
+        raise UsageError(
+            "--warm-up, --weight-decay, --clip-norm, --max-pieces: given without --transformer, "
+            "needed with it"
         )
     if training not in _RECIPES:
         raise UsageError(f"--training: given {training!r}, needed {' or '.join(_RECIPES)}")
@@ -126,6 +157,45 @@ def train(
         name or f"{model.kind.upper()}{model.encoder} on {of_data}",
     )
     print_next("erase --model", folder)
+
+
+def _fine_tune(
+    context: typer.Context,
+    checkpoint: Path,
+    data: DataConfig,
+    tuning: FineTuneConfig,
+    config: TrainConfig,
+    seed: int,
+    device: str,
+    name: str | None,
+    out_folder: Path | None,
+) -> None:
+    """Fine-tune a local checkpoint, by the options that were given and the usual others."""
+    from fastattnerase.cli.train_transformer import fine_tune_and_save
+
+    def is_given(option: str) -> bool:
+        source = context.get_parameter_source(option)
+        return source is not None and source.name == "COMMANDLINE"
+
+    if other := [option for option in _OF_MODELS if is_given(option)]:
+        options = ", ".join(f"--{option.replace('_', '-')}" for option in other)
+        raise UsageError(f"{options}: given with --transformer, needed without it")
+    own = {option: getattr(config, option) for option in _SHARED if is_given(option)}
+    of_data = stem(Path(data.path or data.train or "data"))
+    folder = out_folder or Path("runs") / f"{of_data}-{checkpoint.name}"
+    try:
+        tuning = replace(tuning, seed=seed, **own)
+    except ValueError as error:
+        raise UsageError(f"--{str(error).replace('_', '-', 1)}") from error
+    fine_tune_and_save(
+        checkpoint,
+        data,
+        tuning,
+        folder,
+        choose_device(device),
+        name or f"{checkpoint.name} on {of_data}",
+    )
+    print_next("erase --transformer", folder)
 
 
 def _of_two_texts(model: ModelConfig, data: DataConfig) -> ModelConfig:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -187,9 +187,16 @@ def cut(lengths: Sequence[int], max_tokens: int | None) -> list[int]:
     return [length for length in np.diff(ends, prepend=0).tolist() if length]
 
 
+class Indices(Protocol):
+    """Words as indices: a `Vocabulary`, or the pieces of a transformer's words."""
+
+    def indices(self, words: Iterable[str]) -> list[int]:
+        """Give each word's index."""
+
+
 def encode(
     texts: Iterable[Example] | Iterable[TokenisedText],
-    vocabulary: Vocabulary,
+    vocabulary: Indices,
     *,
     max_tokens: int | None = None,
     line_breaks: bool = True,

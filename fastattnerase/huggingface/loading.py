@@ -14,6 +14,7 @@ from fastattnerase.extras import needs
 from fastattnerase.huggingface.classifier import TransformerClassifier
 from fastattnerase.huggingface.config import TransformerConfig
 from fastattnerase.huggingface.families import family_of
+from fastattnerase.huggingface.train_config import FineTuneConfig
 from fastattnerase.huggingface.words import Pieces
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.storage import read_json
@@ -23,7 +24,7 @@ _CONFIG, _WEIGHTS = "config.json", ("model.safetensors", "model.safetensors.inde
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json")
 _TRAIN = "`fastattnerase train --transformer {} --data …`"
-_FORMAT = 1
+FORMAT = 1
 
 
 class LoadedTransformer(NamedTuple):
@@ -42,7 +43,7 @@ class LoadedTransformer(NamedTuple):
     vocabulary: Pieces
     classes: list[str]
     data_config: DataConfig
-    train_config: Any
+    train_config: FineTuneConfig | None
     metadata: dict[str, Any]
 
 
@@ -92,16 +93,16 @@ def load_transformer(
     folder = require_folder(directory)
     described = folder / DESCRIPTION
     about: dict[str, Any] = read_json(described) if described.is_file() else {}
-    if about and about.get("format") != _FORMAT:
-        raise ModelError(f"{described}: given format {about.get('format')!r}, needed {_FORMAT}")
+    if about and about.get("format") != FORMAT:
+        raise ModelError(f"{described}: given format {about.get('format')!r}, needed {FORMAT}")
     model, missing = read_model(folder)
     if missing:
         raise ModelError(
             f"{folder}: given an encoder without a classifier ({', '.join(sorted(missing)[:2])} "
             f"not in its weights), needed a sequence classifier; {_TRAIN.format(folder)} makes one"
         )
-    if config is None and about:
-        config = TransformerConfig(max_pieces=about["max_pieces"])
+    if config is None:
+        config = TransformerConfig(max_pieces=trained_limit(folder))
     made = TransformerClassifier(model, read_tokenizer(folder), config)
     names = [str(model.config.id2label[c]) for c in range(made.num_classes)]
     classes = about.get("classes", names)
@@ -114,9 +115,16 @@ def load_transformer(
         made.words,
         list(classes),
         DataConfig.from_dict(about["data"]) if about else DataConfig(),
-        about.get("train"),
+        FineTuneConfig.from_dict(about["train"]) if about.get("train") else None,
         about.get("metadata", {}),
     )
+
+
+def trained_limit(directory: str | Path) -> int | None:
+    """Say how many pieces texts had at most when `train --transformer` wrote a folder's model."""
+    described = Path(directory) / DESCRIPTION
+    found = read_json(described).get("max_pieces") if described.is_file() else None
+    return None if found is None else int(found)
 
 
 def require_folder(directory: str | Path) -> Path:

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import fastattnerase as fae
+from fastattnerase.choices import CurveName
 from fastattnerase.data.dataset import Dataset
 from fastattnerase.extras import needs
+from fastattnerase.kept_items import sweep_beside_kept
 from fastattnerase.models.base import AttentionClassifier
 
 with needs("report"):
@@ -31,6 +33,7 @@ SCHEMAS = {
             ("items", pa.int64()),
             ("minimal", pa.int64()),
             ("has_minimal", pa.bool_()),
+            ("nothing", pa.int64()),
         ]
     ),
     "curves": pa.schema(
@@ -65,20 +68,31 @@ def erase(
         seed: of the engine, which draws nothing here.
 
     Returns:
-        Rows of the tables of `SCHEMAS`. The first flip is the engine's, that of the decision.
+        Rows of the tables of `SCHEMAS`. The first flip is the engine's, that of the decision;
+        `nothing` is the decision once every word of a transformer's text is erased, -1 elsewhere.
     """
     found: dict[str, list[dict[str, Any]]] = {"instances": [], "curves": []}
-    curve = "label_prob" if target is None else "logits"
+    curve: CurveName = "label_prob" if target is None else "logits"
+    keeps_last: bool = getattr(model, "keeps_last", False)
     begin = rows.start
     for batch, _ in model.attention_outputs(documents):
         count = len(batch.offsets) - 1
         own = range(begin, begin + count)
         begin += count
-        items = batch.offsets.diff().tolist()
+        items = (batch.offsets.diff() - int(keeps_last)).tolist()
         scores = ranked(own, items)
         given = [torch.from_numpy(one).to(batch.device) for one in scores.values()]
-        erased = fae.sweep(batch, given, curves=(curve,), single=False, seed=seed)  # type: ignore[arg-type]
-        kept = fae.erase_prefixes(batch, given, curves=(curve,), direction="keep", seed=seed)  # type: ignore[arg-type]
+        nothing = [-1] * count
+        if keeps_last:
+            erased = sweep_beside_kept(batch, given, curves=(curve, "decision"), seed=seed)
+            kept = sweep_beside_kept(
+                batch, given, curves=(curve,), direction="keep", seed=seed
+            ).prefixes
+            ends = erased.prefixes.curve_offsets[1:] - 1  # [B]
+            nothing = erased.prefixes.curves["decision"][0, ends].tolist()
+        else:
+            erased = fae.sweep(batch, given, curves=(curve,), single=False, seed=seed)
+            kept = fae.erase_prefixes(batch, given, curves=(curve,), direction="keep", seed=seed)
         gone, stay = (
             _probability(one.curves[curve], target).double().cpu()
             for one in (erased.prefixes, kept)
@@ -89,11 +103,12 @@ def erase(
         decisions = erased.prefixes.label.tolist()
         found["instances"] += [
             {"row": row, "decision": decisions[b], "probability": float(gone[0, bounds[b]]),
-             "items": items[b], "minimal": sizes[b], "has_minimal": minimal is not None}
+             "items": items[b], "minimal": sizes[b], "has_minimal": minimal is not None,
+             "nothing": nothing[b]}
             for b, row in enumerate(own)
         ]  # fmt: skip
         flips = erased.prefixes.first_flip.tolist()
-        starts = batch.offsets.tolist()
+        starts = erased.prefixes.offsets.tolist()
         found["curves"] += [
             {"row": row, "ranking": name,
              "positive": int((values[starts[b] : starts[b + 1]] > 0).sum()),

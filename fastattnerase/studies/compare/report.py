@@ -130,7 +130,22 @@ def premises(work: Compare) -> list[str]:
             f"Of the marked spans {work.subject.spans_cut:,} lost words where documents were cut, "
             f"and {work.subject.spans_unfit:,} do not fit the words."
         )
-    return told + _grown_relevance(work)
+    return told + _residual(work) + _grown_relevance(work)
+
+
+def _residual(work: Compare) -> list[str]:
+    """Say of a transformer what erasing in its last layer leaves, and how much that is."""
+    if work.subject.transformer is None:
+        return []
+    instances, _ = work.layer_tables()
+    same = int((instances["decision"] == instances["nothing"]).sum())
+    share = f" ({100 * same / len(instances):.1f}\u00a0%)" if len(instances) else ""
+    return [
+        "At the attention layer words are erased from a transformer’s last layer: its residual "
+        "keeps the classifying position’s own state, which earlier layers have filled from all "
+        "words, and special tokens are never erased. Erasing every word there leaves "
+        f"{same:,} of {len(instances):,} decisions{share} as they are."
+    ]
 
 
 def _grown_relevance(work: Compare) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 from fastattnerase.data.dataset import Dataset
 from fastattnerase.data.documents import Document
 from fastattnerase.extras import needs
+from fastattnerase.huggingface.config import TransformerConfig
 from fastattnerase.models.base import AttentionClassifier
 from fastattnerase.runs.rundir import read_table
+
+if TYPE_CHECKING:
+    from fastattnerase.huggingface import TransformerClassifier
 
 with needs("report"):
     import pandas as pd
@@ -39,6 +43,7 @@ class Subject:
         spans_cut: marked spans that lost words where documents were cut.
         spans_unfit: marked spans that do not fit the words.
         digest: of the model's weights, of the documents and of their marked words.
+        transformer: what an item of a transformer is; None of other models.
     """
 
     model: str
@@ -51,11 +56,12 @@ class Subject:
     spans_cut: int
     spans_unfit: int
     digest: str
+    transformer: TransformerConfig | None = None
 
 
 def describe(
     folder: Path,
-    model: AttentionClassifier,
+    model: AttentionClassifier | TransformerClassifier,
     classes: Sequence[str],
     dataset: Dataset,
     share: float | None,
@@ -87,6 +93,7 @@ def describe(
         dataset.spans_cut,
         dataset.spans_unfit,
         digest.hexdigest(),
+        config if isinstance(config := model.config, TransformerConfig) else None,
     )
 
 

@@ -16,8 +16,9 @@ from fastattnerase import saliency
 from fastattnerase.attention_tests.instances import chosen
 from fastattnerase.data.dataset import Dataset
 from fastattnerase.extras import needs
+from fastattnerase.huggingface import load_transformer
 from fastattnerase.input_erasure import erase_inputs
-from fastattnerase.models import AttentionClassifier, load_model
+from fastattnerase.models import load_model
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import (
     RESULT,
@@ -127,7 +128,10 @@ class Compare(Workspace):
             ModelError: a method that is not known.
         """
         options.check_target(list(subject.classes))
-        options = replace(options, methods=options.methods or tuple(saliency.methods()))
+        known = tuple(saliency.methods())
+        if subject.transformer is not None:
+            known = tuple(method for method in known if method != "lrp")  # has no rule for it
+        options = replace(options, methods=options.methods or known)
         for method in options.methods or ():
             saliency.find_method(method)
         state = {"kind": KIND, "digest": subject.digest, "config": options.fixed()}
@@ -169,11 +173,16 @@ class Compare(Workspace):
     @cached_property
     def documents(self) -> Dataset:
         """The documents that are compared."""
-        return read_documents(self.out)
+        documents = read_documents(self.out)
+        # Which index a word of several pieces has, the model learns of its documents.
+        return self.model.fit(documents) if self.subject.transformer else documents
 
     @cached_property
-    def model(self) -> AttentionClassifier:
+    def model(self) -> Any:
         """The model."""
+        if self.subject.transformer is not None:
+            folder, config = self.subject.model, self.subject.transformer
+            return load_transformer(folder, config, device=self.device).model
         return load_model(self.subject.model, device=self.device).model
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import fastattnerase as fae
-from fastattnerase.choices import BackendName
 from fastattnerase.extras import needs
 from fastattnerase.rankings.random import first_keys
 from fastattnerase.sources import Chunk
-from fastattnerase.statistics.attention import attention_weights, divergences_from_uniform
+from fastattnerase.statistics.attention import divergences_from_uniform
 from fastattnerase.studies.serrano_smith.config import (
     ASCENDING,
     EXCLUSIONS,
@@ -35,6 +34,12 @@ from fastattnerase.studies.serrano_smith.instance_tables import (
 )
 from fastattnerase.studies.serrano_smith.item_table import of_items
 from fastattnerase.studies.serrano_smith.prefixes import curves, decisions, lasting_flips
+from fastattnerase.studies.serrano_smith.swept import (
+    erasable_weights,
+    labels_of_nothing,
+    shares,
+    sweep,
+)
 
 with needs("text"):
     import pyarrow as pa
@@ -116,21 +121,18 @@ def erased(chunk: Chunk, config: Config, host: fae.AttentionBatch | None = None)
         What `tables_of` makes tables of.
     """
     batch = chunk.batch
-    weights = attention_weights(batch if host is None else host)
+    weights = erasable_weights(chunk, host)
     # Weights of an instance that is not finite are of no use, and no ranking either.
     least_first = torch.from_numpy(-np.nan_to_num(weights)).to(batch.device)
-    w = fae.sweep(
-        batch,
-        rankings=(*RANKINGS, least_first, *config.rankings),
-        curves=CURVED,
-        orders=True,
-        seed=config.seed,
+    w = sweep(
+        chunk,
+        (*RANKINGS, least_first, *config.rankings),
+        CURVED,
+        config,
         random_orders=config.random_orders,
         single=True,
         minimal=None,  # where there is one
-        logits=True,
         single_kl=True,
-        backend=cast(BackendName, config.backend),
     )
     return Erased(chunk, weights, w, decisions(batch, w, config))
 
@@ -152,7 +154,7 @@ def tables_of(
     chunk, weights, w = found.chunk, found.weights, found.sweep
     batch = chunk.batch
     assert w.prefixes.logits is not None  # asked for
-    offsets = as_ints(batch.offsets)
+    offsets = as_ints(w.prefixes.offsets)
     n = np.diff(offsets)
     ids = as_ints(batch.ids)
     status = as_ints(w.prefixes.status)
@@ -163,7 +165,7 @@ def tables_of(
     )
     kept = np.flatnonzero(excluded == "")
     rows = first_row + np.arange(len(n))
-    uniform_kl, uniform_js = divergences_from_uniform(weights, offsets)
+    uniform_kl, uniform_js = divergences_from_uniform(shares(chunk, weights, offsets), offsets)
 
     instances = pa.table(
         [
@@ -173,7 +175,7 @@ def tables_of(
             _labels(chunk.gold, len(n)),
             as_ints(w.prefixes.label),
             _labels(chunk.model_label, len(n)),
-            _bias_labels(batch),
+            as_ints(labels_of_nothing(w)) if chunk.keeps_last else _bias_labels(batch),
             pa.array(list(w.prefixes.probabilities.double().cpu().numpy())),
             pa.array(list(w.prefixes.logits.double().cpu().numpy())),
             uniform_kl,

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-import fastattnerase as fae
-from fastattnerase.choices import BackendName
 from fastattnerase.ops.plan import why_no_minimal
 from fastattnerase.report.heatmap import MINIMAL, HeatMap, Order
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import to_json
 from fastattnerase.sources import Chunk, Source
-from fastattnerase.statistics.attention import attention_weights
 from fastattnerase.studies.serrano_smith.config import SINGLE_RANKINGS, Config
 from fastattnerase.studies.serrano_smith.counted import choosable
 from fastattnerase.studies.serrano_smith.documents import DOCUMENTS, KEPT, Documents, known
 from fastattnerase.studies.serrano_smith.erasure import as_ints
 from fastattnerase.studies.serrano_smith.instance_tables import read_columns
 from fastattnerase.studies.serrano_smith.result import Exhibit
+from fastattnerase.studies.serrano_smith.swept import erasable_weights, sweep
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,19 +87,9 @@ def _evenly(table: pd.DataFrame, count: int) -> list[int]:
 
 def _erase(chunk: Chunk, config: Config, rows: list[int]) -> Iterator[HeatMap]:
     """Erase by every ranking, and say of each document what happens after every item."""
-    batch = chunk.batch
-    minimal = not why_no_minimal(batch)
+    minimal = not chunk.keeps_last and not why_no_minimal(chunk.batch)
     names = (*SINGLE_RANKINGS, *config.rankings, *((MINIMAL,) if minimal else ()), "random")
-    w = fae.sweep(
-        batch,
-        names,
-        curves=("decision", "logits"),
-        orders=True,
-        single=False,
-        minimal=minimal,
-        seed=config.seed,
-        backend=cast(BackendName, config.backend),
-    )
+    w = sweep(chunk, names, ("decision", "logits"), config, minimal=minimal)
     erased = w.prefixes
     assert erased.order is not None  # asked for
     order, first_flip = as_ints(erased.order), as_ints(erased.first_flip)  # [R, T], [R, B]
@@ -113,8 +101,8 @@ def _erase(chunk: Chunk, config: Config, rows: list[int]) -> Iterator[HeatMap]:
     decisions = as_ints(erased.curves["decision"])  # [R, T + B]
     sure = erased.curves["logits"].double().softmax(-1).cpu().numpy()  # [R, T + B, C]
     probabilities = erased.probabilities.double().cpu().numpy()  # [B, C]
-    weights = attention_weights(batch)
-    offsets, points = as_ints(batch.offsets), as_ints(erased.curve_offsets)
+    weights = erasable_weights(chunk)
+    offsets, points = as_ints(erased.offsets), as_ints(erased.curve_offsets)
     for b, items in enumerate(chunk.texts or ()):
         span, curve = slice(*offsets[b : b + 2]), slice(*points[b : b + 2])
         label = int(erased.label[b])

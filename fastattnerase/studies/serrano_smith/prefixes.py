@@ -37,6 +37,8 @@ def decisions(batch: fae.AttentionBatch, w: fae.Sweep, config: Config) -> fae.Pr
     orders = w.prefixes.order
     assert orders is not None  # asked for
     # An instance that is not finite has no order; any will do, since it is left out.
+    if "decision" in w.prefixes.curves:  # beside an item that is never erased
+        return w.prefixes
     place = torch.arange(orders.shape[1], device=orders.device)
     n = batch.offsets.diff()
     place = place - batch.offsets[:-1].repeat_interleave(n, output_size=orders.shape[1])

@@ -19,6 +19,7 @@ from fastattnerase.studies.serrano_smith.judgement import (
     judge,
     only_decision,
 )
+from fastattnerase.studies.serrano_smith.residual import residual
 from fastattnerase.studies.serrano_smith.result import Counts, MultiWeight, Result
 
 # How a ranking is called, here and everywhere, in a sentence.
@@ -239,6 +240,7 @@ def notices(result: Result) -> list[str]:
         _at_chance(result),
         _one_decision(result),
         _no_smallest_sets(result),
+        residual(result),
     ]
     return [text for text in texts if text]
 

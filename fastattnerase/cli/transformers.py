@@ -1,0 +1,77 @@
+"""Fine-tuned transformers as what commands are applied to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastattnerase.cli.console import UsageError
+
+if TYPE_CHECKING:
+    from fastattnerase.huggingface import LoadedTransformer, TransformerConfig
+
+
+def require_transformer_alone(given: Any) -> None:
+    """Refuse options beside --transformer that are of other inputs."""
+    for option in ("model", "tensors", "tokens"):
+        if getattr(given, option, None) is not None:
+            raise UsageError(f"--{option}: given with --transformer, needed without it")
+    if given.query_column is not None:
+        raise UsageError(
+            "--query-column: given with --transformer, needed without it: one text is read"
+        )
+
+
+def choices_of(
+    unit: str = "words",
+    *,
+    pool: str = "sum",
+    erasure: str = "remove",
+    max_pieces: int | None = None,
+) -> dict[str, Any]:
+    """Give the choices about a transformer's items, as the options of a command have them."""
+    return {"unit": unit, "pool": pool, "erasure": erasure, "max_pieces": max_pieces}
+
+
+def open_transformer(
+    folder: Path,
+    choices: dict[str, Any],
+    classes: Sequence[str],
+    data: Path | None,
+    device: str,
+) -> LoadedTransformer:
+    """Load a fine-tuned transformer.
+
+    Args:
+        folder: The option --transformer.
+        choices: What an item is; pieces that are not limited there are as in training.
+        classes: Names of the classes, instead of the folder's.
+        data: The option --data, without which the folder has to say what the model was trained on.
+        device: The option --device.
+
+    Raises:
+        UsageError: another number of classes, or no data.
+    """
+    from fastattnerase.cli.inputs import choose_device
+    from fastattnerase.huggingface import TransformerConfig, load_transformer
+    from fastattnerase.huggingface.loading import trained_limit
+
+    most = choices["max_pieces"]
+    limit = trained_limit(folder) if most is None else most
+    config: TransformerConfig = TransformerConfig(**(choices | {"max_pieces": limit}))
+    loaded = load_transformer(folder, config, device=choose_device(device))
+    if classes:
+        if len(classes) != len(loaded.classes) or len(set(classes)) != len(classes):
+            raise UsageError(
+                f"--classes: given {', '.join(classes)}, needed {len(loaded.classes)} distinct "
+                f"names, in the order of the model's outputs ({', '.join(loaded.classes)})"
+            )
+        loaded = loaded._replace(classes=list(classes))
+    of = loaded.data_config
+    if data is None and of.path is None and of.train is None:
+        raise UsageError(
+            f"--data: given none with --transformer {folder}, which does not say what it was "
+            "trained on, needed a file of texts"
+        )
+    return loaded

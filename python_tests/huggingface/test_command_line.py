@@ -1,0 +1,131 @@
+"""`train --transformer`, then `erase`, `report` and `compare` of what it wrote; bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command_line import invoke, one_line
+from huggingface.tiny import save_tiny
+
+
+def run(*arguments: object) -> str:
+    """Run a command; give what it prints, on one line."""
+    return " ".join(invoke(*arguments).output.split())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fine-tuned model `m`, its texts `d.csv` and the checkpoint it was made of."""
+    folder = tmp_path_factory.mktemp("transformer")
+    save_tiny("bert", folder / "checkpoint")
+    rows = ["text,label,rationales"]
+    for row in range(60):
+        words = ["the", "films", ["bad", "good"][row % 2], "a", "very", "dull", "film"][
+            : 3 + row % 5
+        ]
+        rows.append(f"{' '.join(words)},{['neg', 'pos'][row % 2]},2:3")
+    (folder / "d.csv").write_text("\n".join(rows) + "\n")
+    told = run(
+        "train", "--transformer", folder / "checkpoint", "--data", folder / "d.csv", "--epochs",
+        "2", "--learning-rate", "0.001", "--max-pieces", "8", "--sentences", "spaces", "--out",
+        folder / "m",
+    )  # fmt: skip
+    assert "48 train, 6 dev, 6 test; 2 classes" in told
+    assert "cut after 6 pieces" in told
+    assert "Next: fastattnerase erase --transformer" in told
+    return folder
+
+
+def test_erase_and_report(folder: Path) -> None:
+    told = run("erase", "--transformer", folder / "m", "--out", folder / "e")
+    assert "Erasing every word leaves" in told
+    instances = pd.read_parquet(folder / "e" / "instances.parquet")
+    assert len(instances) == 6
+    assert instances["n"].between(3, 6).all()  # words, without special tokens
+    same = int((instances["label"] == instances["bias_label"]).sum())
+    assert f"leaves {same} of 6 decisions" in told
+    multi = pd.read_parquet(folder / "e" / "multi.parquet")
+    merged = multi.merge(instances[["row", "n"]], on="row")
+    assert (merged["first_flip"] <= merged["n"]).all()
+    # With nothing left a decision that is another has flipped by then, whatever the order.
+    moved = instances.set_index("row")["label"] != instances.set_index("row")["bias_label"]
+    assert (merged[merged["row"].map(moved)]["first_flip"] >= 1).all()
+    run("report", folder / "e")
+    page = (folder / "e" / "report" / "report.html").read_text()
+    assert "residual keeps the classifying position" in page
+
+
+def test_erase_pieces_of_another_file(folder: Path) -> None:
+    (folder / "more.csv").write_text("text,label\nfilms films,neg\nbads,pos\n")
+    run(
+        "erase", "--transformer", folder / "m", "--unit", "pieces", "--data", folder / "more.csv",
+        "--out", folder / "p",
+    )  # fmt: skip
+    assert pd.read_parquet(folder / "p" / "instances.parquet")["n"].tolist() == [4, 2]
+
+
+def test_compare(folder: Path) -> None:
+    given = (
+        "compare", "--transformer", folder / "m", "--rationales", "rationales", "--resamples",
+        "20", "--grids", "eraser", "--random-rankings", "2", "--out", folder / "c",
+    )  # fmt: skip
+    run(*given)
+    page = (folder / "c" / "report" / "compare.html").read_text()
+    assert "Erasing every word there leaves" in page
+    means = pd.read_parquet(folder / "c" / "summary" / "means.parquet")
+    assert {"attention", "integrated_gradients", "omission"} <= set(means["method"])
+    assert "lrp" not in set(means["method"])
+    before = (folder / "c" / "report" / "tables" / "means.csv").read_text()
+    run(*given)
+    assert (folder / "c" / "report" / "tables" / "means.csv").read_text() == before
+    line = one_line("compare", "--transformer", folder / "m", "--methods", "lrp")
+    assert "--methods: given lrp with --transformer" in line
+
+
+def test_bad_input_gets_one_line(folder: Path) -> None:
+    m, checkpoint, data = folder / "m", folder / "checkpoint", folder / "d.csv"
+    assert "'no-folder', which is no folder" in one_line("erase", "--transformer", "no-folder")
+    assert "given none with --transformer" in one_line("erase", "--transformer", checkpoint)
+    line = one_line("erase", "--transformer", checkpoint, "--data", data)
+    assert "given label 'neg'" in line
+    assert "given as --classes" in line
+    line = one_line(
+        "erase", "--transformer", checkpoint, "--data", data, "--classes", "neg,pos,other"
+    )
+    assert "--classes: given neg, pos, other, needed 2 distinct names" in line
+    assert "--items: given with --transformer" in one_line("erase", "--transformer", m, "--items")
+    line = one_line("erase", "--transformer", m, "--tensors", data)
+    assert "--tensors: given with --transformer" in line
+    line = one_line("erase", "--model", m, "--unit", "pieces")
+    assert "--unit, --max-pieces: given without --transformer" in line
+    assert "--encoder: given with --transformer" in one_line(
+        "train", "--transformer", checkpoint, "--data", data, "--encoder", "rnn"
+    )
+    assert "--warm-up, --weight-decay" in one_line("train", "--data", data, "--warm-up", "0.2")
+    assert "holds a transformer and no run" in one_line("report", copy_of(m, folder / "bare"))
+    (folder / "special.csv").write_text("text,label\n[SEP] [MASK],neg\n")
+    line = one_line("erase", "--transformer", m, "--data", folder / "special.csv")
+    assert "of special tokens only" in line
+
+
+def copy_of(model: Path, to: Path) -> Path:
+    to.mkdir()
+    for name in ("config.json", "model.safetensors", "fastattnerase.json"):
+        (to / name).write_bytes((model / name).read_bytes())
+    return to
+
+
+def test_a_run_goes_on_with_the_model_alone(folder: Path) -> None:
+    record = json.loads((folder / "m" / "fastattnerase.json").read_text())
+    assert record["max_pieces"] == 8
+    assert record["train"]["epochs"] == 2
+    assert record["metadata"]["documents"] == {"train": 48, "dev": 6, "test": 6}
+    told = run(
+        "train", "--transformer", folder / "checkpoint", "--data", folder / "d.csv", "--epochs",
+        "2", "--learning-rate", "0.001", "--max-pieces", "8", "--sentences", "spaces", "--out",
+        folder / "m",
+    )  # fmt: skip
+    assert "went on after 2 finished epochs" in told
