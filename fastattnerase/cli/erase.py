@@ -55,8 +55,8 @@ def erase(
     """Erase items, most important first, until each decision changes; write a run directory.
 
     Serrano and Smith's two tests with the exact smallest set; of slides (--bags) patch flipping
-    in both directions with heat maps; of a transformer words are erased from its last layer, special
-    tokens never. The same command goes on after an interruption.
+    in both directions with heat maps; of a transformer words are erased from its last layer,
+    special tokens never. The same command goes on after an interruption.
     """
     if bags.bags is not None:
         erase_bags(given, bags, config, device, name, out_folder)
