@@ -188,7 +188,9 @@ def _documents(
         folder = given.folder
         loaded: LoadedModel | LoadedTransformer
         if given.transformer is not None:
-            loaded = open_transformer(folder, given.choices, given.classes, given.data, device)
+            loaded = open_transformer(
+                folder, given.choices, given.classes, given.data, choose_device(device)
+            )
         else:
             loaded = load_model(folder, device=choose_device(device))
         stages(LOADING, 1, 1)

@@ -284,7 +284,9 @@ def model_source(given: Input, device: str, stages: Stages, run: Path) -> tuple[
 
         if given.transformer is not None:
             config = choices_of(given.unit, max_pieces=given.max_pieces)
-            loaded = open_transformer(folder, config, given.classes, given.data, device)
+            loaded = open_transformer(
+                folder, config, given.classes, given.data, choose_device(device)
+            )
         else:
             loaded = load_model(folder, device=choose_device(device))
         stages(LOADING, 1, 1)

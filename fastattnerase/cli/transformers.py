@@ -48,19 +48,18 @@ def open_transformer(
         choices: What an item is; pieces that are not limited there are as in training.
         classes: Names of the classes, instead of the folder's.
         data: The option --data, without which the folder has to say what the model was trained on.
-        device: The option --device.
+        device: Where to put it.
 
     Raises:
         UsageError: another number of classes, or no data.
     """
-    from fastattnerase.cli.inputs import choose_device
     from fastattnerase.huggingface import TransformerConfig, load_transformer
     from fastattnerase.huggingface.loading import trained_limit
 
     most = choices["max_pieces"]
     limit = trained_limit(folder) if most is None else most
     config: TransformerConfig = TransformerConfig(**(choices | {"max_pieces": limit}))
-    loaded = load_transformer(folder, config, device=choose_device(device))
+    loaded = load_transformer(folder, config, device=device)
     if classes:
         if len(classes) != len(loaded.classes) or len(set(classes)) != len(classes):
             raise UsageError(
