@@ -51,7 +51,7 @@ def alone(folder: Path, *, wait: bool = False) -> Iterator[None]:
     if _held.get(path) == thread:
         yield
         return
-    made = not folder.exists()
+    missing = [place for place in (folder, *folder.absolute().parents) if not place.exists()]
     try:
         file = _locked(folder, wait)
     except OSError as error:
@@ -68,9 +68,10 @@ def alone(folder: Path, *, wait: bool = False) -> Iterator[None]:
             yield
         except BaseException:
             with suppress(OSError):  # some systems keep a file that is open
-                if made and os.listdir(folder) == [LOCK]:
+                if missing and os.listdir(folder) == [LOCK]:
                     os.unlink(folder / LOCK)
-                    os.rmdir(folder)
+                    for place in missing:  # those above it as far as nothing else is in them
+                        os.rmdir(place)
             raise
         finally:
             del _held[path]

@@ -218,10 +218,10 @@ def fail_in(folder: Path, work: Callable[[], object] = lambda: None) -> None:
 
 
 def test_a_folder_in_which_nothing_came_of_it_is_gone_again(tmp_path: Path) -> None:
-    folder, kept = tmp_path / "new", tmp_path / "kept"
+    folder, kept = tmp_path / "runs" / "new", tmp_path / "kept"
     with pytest.raises(RunError):
         fail_in(folder)
-    assert not folder.exists()
+    assert not folder.parent.exists()
     kept.mkdir()  # was there before
     with pytest.raises(RunError):
         fail_in(kept)

@@ -161,7 +161,7 @@ def _needs(found: Judgement) -> str:
     """Say what erasing by attention takes against the smallest set."""
     assert found.gap is not None  # some instance is judged
     if found.gap == np.inf:
-        return f"never flips {percent(found.never)}, although other items would"
+        return f"never flips {percent(found.never)} of them, although other items would"
     if found.gap <= 1:
         return f"flips {percent(found.optimal)} with as few items as the smallest set"
     return (
@@ -231,7 +231,8 @@ def notices(result: Result) -> list[str]:
     """Say what a reader of a run's numbers must know before reading any: one sentence each."""
     counts = result.counts
     bad = counts.excluded["non_finite"]
-    left_out = f"{bad:,} of {counts.instances:,} instances hold NaN or infinity: left out."
+    holds = "holds" if bad == 1 else "hold"
+    left_out = f"{bad:,} of {counts.instances:,} instances {holds} NaN or infinity: left out."
     texts = [
         *premises(result)[1:],  # the first is the verdict
         left_out if bad else "",
@@ -267,8 +268,9 @@ def _few(counts: Counts) -> str:
         return ""
     single = counts.excluded["empty"] + counts.excluded["length_1"]
     return (
-        f"Only {counts.analysed:,} of {counts.instances:,} instances are analysed, so the numbers "
-        f"say little of the others: {single:,} have a single item or none."
+        f"Only {counts.analysed:,} of {counts.instances:,} instances "
+        f"{'is' if counts.analysed == 1 else 'are'} analysed, so the numbers say little of the "
+        f"others: {single:,} {'has' if single == 1 else 'have'} a single item or none."
     )
 
 

@@ -284,7 +284,7 @@ def test_constant_attention_and_instances_left_out_are_noticed(tmp_path: Path) -
 
     run = experiment.run(Even(rows=[0, 1]), FAST, tmp_path, name="x")
     left_out, _ = sentences.notices(run)
-    assert left_out == "1 of 2 instances hold NaN or infinity: left out."
+    assert left_out == "1 of 2 instances holds NaN or infinity: left out."
     assert sentences.premises(run) == [sentences.verdict(run)]
     assert sentences.verdict(run).startswith(
         "No verdict: attention is constant. All items of an instance have the same weight"

@@ -155,7 +155,7 @@ def test_two_premises_that_fail_are_both_told_once(tmp_path: Path) -> None:
 def test_few_of_many_are_told(tmp_path: Path) -> None:
     few = experiment.run(HandMade(rows=[0, 5, 5, 6]), FAST, tmp_path / "few", name="x")
     assert sentences.notices(few)[0] == (
-        "Only 1 of 4 instances are analysed, so the numbers say little of the others: 3 have a "
+        "Only 1 of 4 instances is analysed, so the numbers say little of the others: 3 have a "
         "single item or none."
     )
     half = experiment.run(HandMade(rows=[0, 1, 5, 6]), FAST, tmp_path / "half", name="x")
