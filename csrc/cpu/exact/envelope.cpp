@@ -299,7 +299,7 @@ void bound_output(const EnvelopeParams& p, std::int64_t b, std::int64_t k, doubl
     const double best = kept(j) <= massless ? std::max(value.sum(), empty) : value.sum();
     to[(begin + w.by_kept[j]) * p.K + k] = sign * best;
   };
-  const Items all{0, n};
+  const Items all{0, n, 0, {}};
   const Answer most{kept(0), largest_output(w, all, kept(0), bound, bound)};
   use(0, most.value);
   if (some == 1) return;
