@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.choices import BackendName, CurveName, Directions
+from fastattnerase.ops.emptied import Empty, gives_bias
 from fastattnerase.ops.groups import group_items
 from fastattnerase.ops.heads import flip_sets
 from fastattnerase.ops.library import reweigh_op
@@ -16,7 +17,7 @@ from fastattnerase.ops.plan import RankingLike, plan_rankings
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure
 from fastattnerase.ops.running import DEFAULT_MAX_BYTES, check_batch, run
 from fastattnerase.ops.sweeps import sweep
-from fastattnerase.ops.zeroed import run_zeroed
+from fastattnerase.ops.ways import way_to_run
 from fastattnerase.problem import BIT
 from fastattnerase.tensor_checks import check_devices, check_float, shape_of
 
@@ -29,6 +30,7 @@ def rank(
     order: int = 0,
     groups: Tensor | None = None,
     renormalize: bool = True,
+    empty: Empty = "bias",
     backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
@@ -43,7 +45,7 @@ def rank(
         seed: of the ranking "random", 0 … 2^63 - 1.
         order: the number of the random order, 0 or more.
         groups: as of `erase_prefixes`; the order is then one of groups, [G].
-        renormalize: as of `erase_prefixes`.
+        renormalize, empty: as of `erase_prefixes`.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
@@ -84,7 +86,7 @@ def rank(
         batch, made = group_items(batch, groups)
         (ranking,) = made.of_groups((ranking,))
     plan = plan_rankings(batch, (ranking,), 1, order, renormalize)
-    way = run if renormalize else run_zeroed
+    way = way_to_run(batch, renormalize, empty)
     out = way(batch, plan, BIT["order"], seed, False, backend, validate, max_bytes)
     assert out.order is not None
     return out.order[0]
@@ -103,6 +105,7 @@ def erase_prefixes(
     random_orders: int = 1,
     groups: Tensor | None = None,
     renormalize: bool = True,
+    empty: Empty = "bias",
     backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
@@ -142,6 +145,11 @@ def erase_prefixes(
             that underflow weigh nothing. Computed in torch from the contributions of any backend,
             a linear head's: `O(n C)` a ranking and `O(n^2 C)` for "greedy" with more than two
             classes, several times slower than the engine.
+        empty: what is there where no mass survives: "bias", or logits [C] or one an instance
+            [B, C], of a float type, such as those of a model that is shown nothing; of a linear
+            head and one attention head that renormalise. The items are projected once more, and
+            "attention", "gradient", "product", "renormalized_gradient" and rankings of your own
+            stay what they are.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
@@ -181,6 +189,7 @@ def erase_prefixes(
         random_orders=random_orders,
         groups=groups,
         renormalize=renormalize,
+        empty=empty,
         single=False,
         minimal=False,
         backend=backend,
@@ -195,6 +204,7 @@ def erase_each(
     kl: bool = False,
     groups: Tensor | None = None,
     renormalize: bool = True,
+    empty: Empty = "bias",
     backend: BackendName = "auto",
     validate: bool | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
@@ -205,7 +215,7 @@ def erase_each(
         batch: B instances of T items in all.
         kl: whether KL(without the item ‖ original) is returned too, natural logarithm.
         groups: as of `erase_prefixes`: every group alone is erased, and `T` counts groups.
-        renormalize: as of `erase_prefixes`.
+        renormalize, empty: as of `erase_prefixes`.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
         max_bytes: what the pooled vectors of a callable head may take at a time.
@@ -234,6 +244,7 @@ def erase_each(
         single_kl=kl,
         groups=groups,
         renormalize=renormalize,
+        empty=empty,
         minimal=False,
         backend=backend,
         validate=validate,
@@ -248,6 +259,7 @@ def minimal_flip_set(
     *,
     groups: Tensor | None = None,
     renormalize: bool = True,
+    empty: Empty = "bias",
     backend: BackendName = "auto",
     validate: bool | None = None,
 ) -> MinimalFlipSet:
@@ -268,6 +280,7 @@ def minimal_flip_set(
         groups: as of `erase_prefixes`: the fewest groups, and `T` counts groups.
         renormalize: as of `erase_prefixes`. False: the largest `a_i [(W h_i)_y − (W h_i)_c]` go
             first, until their sum outweighs the bias too; exact for any number of attention heads.
+        empty: as of `erase_prefixes`.
         backend: "auto" or the name of one; see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
 
@@ -298,6 +311,7 @@ def minimal_flip_set(
     check_batch(batch)
     if renormalize and batch.head is None and batch.num_heads > 1:
         made = None
+        gives_bias(batch, empty)
         if groups is not None:
             batch, made = group_items(batch, groups)
         return flip_sets(batch, made, backend, validate)
@@ -306,6 +320,7 @@ def minimal_flip_set(
         (),
         groups=groups,
         renormalize=renormalize,
+        empty=empty,
         single=False,
         minimal=True,
         backend=backend,

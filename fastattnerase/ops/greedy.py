@@ -10,6 +10,7 @@ from torch import Tensor
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.choices import BackendName
 from fastattnerase.exact_problems import GreedyOutputs
+from fastattnerase.ops.emptied import Empty, emptied, gives_bias
 from fastattnerase.ops.exact_library import greedy_op
 from fastattnerase.ops.groups import Groups, group_items
 from fastattnerase.ops.results import _Record, _table
@@ -76,6 +77,7 @@ def greedy_order(
     until_flip: bool = False,
     groups: Tensor | None = None,
     renormalize: bool = True,
+    empty: Empty = "bias",
     backend: BackendName = "auto",
     validate: bool | None = None,
 ) -> GreedyOrder:
@@ -94,6 +96,7 @@ def greedy_order(
         groups: as of `erase_prefixes`: whole groups are removed, and `T` counts groups.
         renormalize: False: the survivors' weights stay as they are, as of `erase_prefixes`. A sort
             where there are two classes or one output, else a pass over the items a step, `O(n^2)`.
+        empty: what is there where no mass is left, as of `erase_prefixes`.
         backend: "auto" or the name of one, "cpu" or "reference" (with `renormalize=False` any);
             see `backends()`.
         validate: whether contents are checked; None: on for CPU tensors, off for GPU tensors.
@@ -124,6 +127,9 @@ def greedy_order(
     check_batch(batch)
     if groups is not None:
         batch, made = group_items(batch, groups)
+    if not gives_bias(batch, empty, renormalize):
+        assert not isinstance(empty, str)
+        batch = emptied(batch, empty, backend)
     if not renormalize:
         most = -1 if steps is None else steps
         found, label, status = greedy_zeroed(batch, most, until_flip, backend, validate)

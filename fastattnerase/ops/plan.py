@@ -46,6 +46,23 @@ class Plan:
         self.args[row] = len(self.keys)
         self.keys.append(keys)
 
+    def place_order(self, row: int, order: Tensor) -> None:
+        """Give a row an order [T] that has been computed for it."""
+        self.kinds[row] = _GIVEN_ORDER
+        self.args[row] = len(self.orders)
+        self.orders.append(order.contiguous())
+
+    def copy(self) -> Plan:
+        """Copy the plan, so that rows can be placed in one alone."""
+        return Plan(
+            self.names,
+            list(self.kinds),
+            list(self.args),
+            list(self.orders),
+            list(self.keys),
+            dict(self.unplaced),
+        )
+
 
 def plan_rankings(
     batch: AttentionBatch,

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.choices import BackendName, CurveName, Directions
+from fastattnerase.ops.emptied import Empty
 from fastattnerase.ops.groups import group_items
 from fastattnerase.ops.plan import RankingLike, check_minimal, plan_rankings, why_no_minimal
 from fastattnerase.ops.results import ItemErasure, MinimalFlipSet, PrefixErasure, Sweep
 from fastattnerase.ops.running import DEFAULT_MAX_BYTES, check_batch
-from fastattnerase.ops.running import run as run_renormalized
-from fastattnerase.ops.zeroed import run_zeroed
+from fastattnerase.ops.ways import way_to_run
 from fastattnerase.problem import BIT
 
 _CURVE_BIT = {
@@ -41,6 +41,7 @@ def sweep(
     random_orders: int = ...,
     groups: Tensor | None = ...,
     renormalize: bool = ...,
+    empty: Empty = ...,
     single: Literal[True] = ...,
     single_kl: bool = ...,
     minimal: Literal[True],
@@ -62,6 +63,7 @@ def sweep(
     random_orders: int = ...,
     groups: Tensor | None = ...,
     renormalize: bool = ...,
+    empty: Empty = ...,
     single: Literal[True] = ...,
     single_kl: bool = ...,
     minimal: None = ...,
@@ -83,6 +85,7 @@ def sweep(
     random_orders: int = ...,
     groups: Tensor | None = ...,
     renormalize: bool = ...,
+    empty: Empty = ...,
     single: bool = ...,
     single_kl: bool = ...,
     minimal: bool | None = ...,
@@ -103,6 +106,7 @@ def sweep(
     random_orders: int = 1,
     groups: Tensor | None = None,
     renormalize: bool = True,
+    empty: Empty = "bias",
     single: bool = True,
     single_kl: bool = False,
     minimal: bool | None = None,
@@ -115,7 +119,7 @@ def sweep(
     Args:
         batch: B instances of T items in all.
         rankings, curves, direction, orders, logits, weights, seed, random_orders, groups,
-            renormalize: as of `erase_prefixes`.
+            renormalize, empty: as of `erase_prefixes`.
         single: whether every item is erased alone.
         single_kl: whether `single` has `kl` too, as of `erase_each`; needs `single`.
         minimal: whether the minimal flipping set is looked for; None: where it exists, which is
@@ -199,7 +203,7 @@ def sweep(
         batch, made = group_items(batch, groups)
         rankings = made.of_groups(rankings)
     plan = plan_rankings(batch, rankings, random_orders, renormalize=renormalize)
-    run = run_renormalized if renormalize else run_zeroed
+    run = way_to_run(batch, renormalize, empty)
     out = run(batch, plan, wants, seed, direction == "keep", backend, validate, max_bytes)
     kept = None
     if direction == "both" and curves:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import fields
 from typing import Any
 
@@ -34,15 +33,10 @@ def run_zeroed(
 ) -> Outputs:
     """Do as `run`, but leave the survivors' weights as they are given."""
     _refuse_functions(batch)
-    others = copy(plan)
-    additive = [kind in ADDITIVE for kind in plan.kinds]
-    others.kinds = [
-        int(RankingKind.ATTENTION) if own else kind
-        for kind, own in zip(plan.kinds, additive, strict=True)
-    ]
-    others.args, others.keys, others.unplaced = (
-        list(plan.args), list(plan.keys), dict(plan.unplaced),
-    )  # fmt: skip
+    others, additive = plan.copy(), [kind in ADDITIVE for kind in plan.kinds]
+    for row, own in enumerate(additive):
+        if own:
+            others.kinds[row] = int(RankingKind.ATTENTION)
     rows = BIT["order"] | BIT["weights"]
     found = run(batch, others, rows, seed, False, backend, validate, max_bytes)
     results = zeroed_op(

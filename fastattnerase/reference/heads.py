@@ -129,9 +129,9 @@ class Heads:
             return True
         # Where a head's survivors weigh between `low` and `high`, an item of margin m adds at least
         # the lesser of a (m - t) / low and a (m - t) / high beside t, whatever t is.
-        low = (weights.sum(0) - weights.topk(min(k, len(weights)), 0).values.sum(0))[None]  # [M, H]
+        low = weights.sort(0).values[: max(0, len(weights) - k)].sum(0)[None]  # [M, H]
         high = weights.sum(0)[None]  # [1, H]
-        if bool((low <= 1e-12 * high).any()):
+        if bool((low <= 1e-6 * high).any()):  # rounding would be no smaller than the tolerance
             return False
         t = _ratio((weights * margins).sum(0), weights.sum(0))[None]  # [1, H]
         boxes = min(_BOXES, max(8, _NUMBERS // weights.numel()))
@@ -205,7 +205,10 @@ def _least_mean(weights: Tensor, margins: Tensor, k: int) -> Tensor:
         mean = least
         chosen = (weights * (margins - mean)).topk(kept, largest=False).indices
         least = (weights[chosen] * margins[chosen]).sum() / weights[chosen].sum()
-    mean = torch.minimum(mean, least)
+    # Where the kept may weigh next to nothing, rounding of the rest hides what they reach.
+    rounding = 4 * n * torch.finfo(torch.float64).eps * (weights * margins).abs().amax()
+    mean = torch.minimum(mean, least) - rounding / weights.sort().values[:kept].sum()
+    mean = torch.maximum(mean, margins.amin())
     return torch.minimum(mean, torch.zeros_like(mean)) if k >= n else mean
 
 

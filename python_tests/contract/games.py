@@ -70,6 +70,13 @@ def of_heads(weights: np.ndarray, contributions: np.ndarray, bias: np.ndarray) -
     return Game(shares.mean(1), logits, np.einsum("nh,nhc->nc", shares, contributions))
 
 
+def emptied(one: Small, empty: np.ndarray) -> Game:
+    """Give `empty` where no mass survives."""
+    alive = every_subset(one.n).astype(int) @ (one.weights > 0) > 0
+    logits = np.where(alive[:, None], one.logits, empty)
+    return Game(one.weights, logits, one.weights[:, None] * one.contributions)
+
+
 def rows_kept(order: np.ndarray) -> list[int]:
     """The rows of the sets that are left after 0, 1, … units of an order are erased."""
     n = len(order)
