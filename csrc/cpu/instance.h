@@ -179,6 +179,12 @@ inline void load_frame(const SweepParams& p, std::int64_t index, Instance& I) {
   memset(I.bad, 0, I.n);
 }
 
+inline bool any_bad_item(const Instance& I) {
+  bool bad = false;
+  for (std::int64_t i = 0; i < I.n; ++i) bad = bad || I.bad[i] != 0;
+  return bad;
+}
+
 inline Error load_attention(const SweepParams& p, Instance& I) {
   const std::int64_t H = p.H;
   for (std::int64_t h = 0; h < H; ++h) {

@@ -53,33 +53,32 @@ inline Work lay_out_work(const SweepParams& p, std::int64_t n, Arena& arena) {
   return w;
 }
 
+// The gradient of one head's weight, from the item's row.
+inline double gradient_of_head(const SweepParams& p, const Instance& I, std::int64_t i,
+                               std::int64_t h) {
+  const double* s = I.rows + (i * p.H + h) * p.C;
+  double sum = 0;
+  for (std::int64_t c = 0; c < p.C; ++c) sum += I.probability[c] * (s[I.label] - s[c]);
+  return I.probability[I.label] * sum;
+}
+
 inline void gradient_keys(const SweepParams& p, Instance& I) {
   const std::int64_t n = I.n;
   if (I.label < 0) {
     for (std::int64_t i = 0; i < n; ++i) I.gradient[i] = kNan;
     return;
   }
-  const double own = I.probability[I.label];
   for (std::int64_t i = 0; i < n; ++i) {
     double g = 0;
-    for (std::int64_t h = 0; h < p.H; ++h) {
-      const double* s = I.rows + (i * p.H + h) * p.C;
-      double sum = 0;
-      for (std::int64_t c = 0; c < p.C; ++c) sum += I.probability[c] * (s[I.label] - s[c]);
-      g += own * sum;
-    }
+    for (std::int64_t h = 0; h < p.H; ++h) g += gradient_of_head(p, I, i, h);
     I.gradient[i] = g;
   }
 }
 
-// The gradient of one head's weight.
+// The gradient of one head's weight, where gradient_keys has been called.
 inline double head_gradient(const SweepParams& p, const Instance& I, std::int64_t i,
                             std::int64_t h) {
-  if (p.H == 1) return I.gradient[i];
-  const double* s = I.rows + (i * p.H + h) * p.C;
-  double sum = 0;
-  for (std::int64_t c = 0; c < p.C; ++c) sum += I.probability[c] * (s[I.label] - s[c]);
-  return I.probability[I.label] * sum;
+  return p.H == 1 ? I.gradient[i] : gradient_of_head(p, I, i, h);
 }
 
 inline void product_keys(const SweepParams& p, const Instance& I, double* keys) {

@@ -31,12 +31,6 @@ inline std::int64_t reweigh_bytes(const SweepParams& p, std::int64_t n) {
   return arena.used();
 }
 
-inline bool any_bad_item(const Instance& I) {
-  bool bad = false;
-  for (std::int64_t i = 0; i < I.n; ++i) bad = bad || I.bad[i] != 0;
-  return bad;
-}
-
 // All rows of weights of one instance.
 inline Error reweigh(const ReweighParams& q, std::int64_t b, char* work) {
   SweepParams p = q.items;

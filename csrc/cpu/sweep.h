@@ -191,8 +191,7 @@ inline void originate(const Context& c, char* shared, char* work) {
     project_rows(p, I, 0, I.n);
   }
   Work w = work_at(p, I.n, work);
-  bool bad_item = false;
-  for (std::int64_t i = 0; i < I.n; ++i) bad_item = bad_item || I.bad[i] != 0;
+  const bool bad_item = any_bad_item(I);
   I.any_bad = bad_item || I.bad_bias;
   if (I.n > 0 && I.with_mass == 0 && !bad_item) I.status |= kZeroMass;
   if (I.any_bad) I.status |= kNonFinite;

@@ -120,12 +120,6 @@ FAE_INLINE R shuffle(R a, R b) {
 #endif
 }
 
-template <class R, class From>
-FAE_INLINE R cast_lanes(From x) {
-  static_assert(sizeof(R) == sizeof(From), "lanes are read anew, not converted");
-  return (R)x;
-}
-
 namespace generic {
 
 template <class R, class T, int... kIndex>
