@@ -10,6 +10,7 @@ from fastattnerase.interop.eraser import (
     write_eraser,
 )
 from fastattnerase.interop.scores import PackedScores, pack_scores
+from fastattnerase.interop.tokens import scores_of_tokens
 
 __all__ = [
     "AttentionModel",
@@ -20,5 +21,6 @@ __all__ = [
     "eraser_results",
     "pack_scores",
     "read_eraser",
+    "scores_of_tokens",
     "write_eraser",
 ]
