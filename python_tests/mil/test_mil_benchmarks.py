@@ -81,6 +81,14 @@ def test_committed_numbers_of_the_large_slide_keep_the_limit() -> None:
 # --- the study ------------------------------------------------------------------------------------
 
 
+def test_the_study_s_page_is_made_of_its_tables() -> None:
+    study = load("mil_study")
+    kept = {name: pd.read_csv(study.RESULTS / f"{name}.csv") for name in study.FILES}
+    seeds = kept["models"]["seed"].nunique()
+    assert (study.RESULTS / "README.md").read_text(encoding="utf-8") == study.readme(kept, seeds)
+    assert set(kept["models"]["data"]) == {"digits", "reviews"}
+
+
 def table(**rows: tuple[float, float, float]) -> pd.DataFrame:
     """Means over attention's with their intervals."""
     columns = ["over_attention", "over_low", "over_high"]
