@@ -141,6 +141,10 @@ def load_model(directory: str | Path, *, device: torch.device | str = "cpu") -> 
         ['0', '1']
     """
     directory = Path(directory)
+    if not directory.is_dir():
+        raise ModelError(
+            f"{directory}: given a folder that is not there, needed that of a saved model"
+        )
     if not (directory / DESCRIPTION).exists():
         raise ModelError(
             f"{directory} holds no saved model: it has no {DESCRIPTION}"

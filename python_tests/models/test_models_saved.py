@@ -63,6 +63,8 @@ def test_saving_replaces_an_older_model(tmp_path: Path, vocabulary: Vocabulary) 
 
 def test_no_model_there(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"holds no saved model: it has no model\.json"):
+        load_model(tmp_path)
+    with pytest.raises(ModelError, match="given a folder that is not there, needed that of a sav"):
         load_model(tmp_path / "missing")
 
 
