@@ -8,6 +8,7 @@ by each head's own best and, tighter, on boxes of the heads' masses. Few sets ar
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -115,7 +116,9 @@ class Heads:
         if count * self.weights.numel() > _NUMBERS:
             return None
         places = self.positive.nonzero()[:, 0]  # [total]
-        return self.without(torch.combinations(places, k).view(count, k))
+        # torch.combinations lays out total^k numbers first, too many where nearly all are removed.
+        sets = list(itertools.combinations(places.tolist(), k))
+        return self.without(torch.tensor(sets, dtype=torch.int64).view(count, k))
 
     def none_of(self, k: int) -> bool:
         """Prove that no removal of `k` items or fewer flips; False where that is not known."""
