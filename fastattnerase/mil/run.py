@@ -208,6 +208,7 @@ def _summary(folder: Path, options: Options, report: Report) -> dict[str, Any]:
     right = (good["label"] == good["decision"]).to_numpy(dtype=np.float64)
     sizes = good["minimal_size"].dropna().to_numpy(dtype=np.float64)
     share = _never_beyond(sizes, good["n"].to_numpy()[good["minimal_size"].notna()])
+    proved = good["minimal_optimal"].dropna().to_numpy(dtype=np.float64)
     bootstrap = Bootstrap(seed=options.seed, resamples=options.resamples)
     found: dict[str, Any] = {
         "slides": len(slides),
@@ -217,6 +218,7 @@ def _summary(folder: Path, options: Options, report: Report) -> dict[str, Any]:
         "majority": majority(good["label"].to_numpy()),
         "near_ties": int(good["status"].str.contains("NEAR_TIE").sum()),
         "exact": bool(len(sizes)),
+        "proved": float(proved.mean()) if len(proved) else None,
         "minimal": None if not len(sizes) else _middle(share),
         "rankings": {},
     }

@@ -16,7 +16,13 @@ from fastattnerase.mil.flipping import SCORES, STEPS, PatchFlipping, patch_flipp
 from fastattnerase.mil.models import PoolModel
 from fastattnerase.mil.options import RANDOM, Options
 from fastattnerase.mil.pooled import PooledBag
-from fastattnerase.ops import Envelope, envelope, minimal_sufficient_set
+from fastattnerase.ops import (
+    Envelope,
+    MinimalFlipSet,
+    envelope,
+    minimal_flip_set,
+    minimal_sufficient_set,
+)
 from fastattnerase.status import status_names
 
 with needs("text"):
@@ -95,28 +101,40 @@ def rows_of(
             random_orders=options.random_orders,
         )  # fmt: skip
     measured = found.measures(envelope=bounds)
+    minimal = smallest_set(batch, found)
     kinds = schemas(options)
     made = {
-        "patches": _patches(pooled, scores, found),
+        "patches": _patches(pooled, scores, minimal),
         "curves": _curves(pooled, found, measured.rankings, bounds),
-        "rankings": _rankings(pooled, found, measured),
-        "slides": [_slide(pooled, batch, found, label, path, exact)],
+        "rankings": _rankings(pooled, found, measured, minimal),
+        "slides": [_slide(pooled, batch, found, minimal, label, path)],
     }
     return {name: pa.Table.from_pylist(rows, schema=kinds[name]) if isinstance(rows, list)
             else pa.Table.from_pydict(rows, schema=kinds[name])
             for name, rows in made.items()}  # fmt: skip
 
 
-def in_smallest_set(found: PatchFlipping, n: int) -> Tensor:
+def smallest_set(batch: AttentionBatch, found: PatchFlipping) -> MinimalFlipSet | None:
+    """Find the smallest flipping set: by one sort, or of several branches by search with a bound.
+
+    None where the classifier is not linear.
+    """
+    if found.swept.minimal is not None or batch.head is not None:
+        return found.swept.minimal
+    return minimal_flip_set(batch)
+
+
+def _in_set(minimal: MinimalFlipSet | None, n: int) -> Tensor:
     """Mark the patches of the first slide's smallest flipping set: [n], bool."""
     marked = torch.zeros(n, dtype=torch.bool)
-    minimal = found.swept.minimal
     if minimal is not None:
         marked[minimal.order[: max(int(minimal.size[0]), 0)]] = True
     return marked
 
 
-def _patches(pooled: PooledBag, scores: dict[str, Tensor], found: PatchFlipping) -> dict[str, Any]:
+def _patches(
+    pooled: PooledBag, scores: dict[str, Tensor], minimal: MinimalFlipSet | None
+) -> dict[str, Any]:
     n = len(pooled)
     coords = pooled.coords
     xy = np.full((n, 2), np.nan) if coords is None else coords.double().numpy()
@@ -126,7 +144,7 @@ def _patches(pooled: PooledBag, scores: dict[str, Tensor], found: PatchFlipping)
         "x": xy[:, 0],
         "y": xy[:, 1],
         **{name: values.double().numpy() for name, values in scores.items()},
-        "in_smallest_set": in_smallest_set(found, n).numpy(),
+        "in_smallest_set": _in_set(minimal, n).numpy(),
     }
 
 
@@ -168,10 +186,12 @@ def _points(
 
 
 def _rankings(
-    pooled: PooledBag, found: PatchFlipping, measured: SweepMeasures
+    pooled: PooledBag,
+    found: PatchFlipping,
+    measured: SweepMeasures,
+    minimal: MinimalFlipSet | None,
 ) -> list[dict[str, Any]]:
     n = len(pooled)
-    minimal = found.swept.minimal
     smallest = -1 if minimal is None else int(minimal.size[0])
     rows = []
     for place, ranking in enumerate(measured.rankings):
@@ -204,10 +224,14 @@ def _median_flip(flips: Tensor) -> float:
 
 
 def _slide(
-    pooled: PooledBag, batch: AttentionBatch, found: PatchFlipping, label: int, path: Path,
-    exact: bool,
+    pooled: PooledBag, batch: AttentionBatch, found: PatchFlipping,
+    minimal: MinimalFlipSet | None, label: int, path: Path,
 ) -> dict[str, Any]:  # fmt: skip
-    prefixes, minimal = found.swept.prefixes, found.swept.minimal
+    prefixes = found.swept.prefixes
+    exact = batch.head is None and batch.num_heads == 1
+    proved = None
+    if minimal is not None:  # as small as any, or there is none at all
+        proved = bool(minimal.optimal[0]) or int(minimal.lower_bound[0]) < 0
     decision = int(prefixes.label[0])
     return {
         "slide_id": pooled.slide_id,
@@ -221,7 +245,7 @@ def _slide(
         "probability": float(prefixes.probabilities[0, decision]),
         "status": status_names(prefixes.status)[0],
         "minimal_size": None if minimal is None else int(minimal.size[0]),
-        "minimal_optimal": None if minimal is None else True,
+        "minimal_optimal": proved,
         "sufficient_size": int(minimal_sufficient_set(batch).size[0]) if exact else None,
     }
 

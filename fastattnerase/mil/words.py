@@ -57,12 +57,12 @@ def findings(result: MilResult) -> list[str]:
         told.append(
             "No set of patches changes half of the decisions."
             if s["exact"]
-            else "No exact smallest set is known for this model: it has several attention branches."
+            else "No smallest set is known for this model, whose classifier is not linear."
         )
     else:
         told.append(
             f"For half of the slides {percent(s['minimal'], 2)} of the patches or fewer, chosen "
-            "best, are enough to change the decision; that is exact."
+            f"best, are enough to change the decision; {_proved(s['proved'])}."
         )
     return [*told, *_rankings(result)]
 
@@ -100,6 +100,13 @@ def _rankings(result: MilResult) -> list[str]:
         + ("it orders patches better." if over["low"] > 0 else "the two are not told apart.")
     )
     return told
+
+
+def _proved(share: float) -> str:
+    """Say how many of the sets are known to be smallest."""
+    if share == 1:
+        return "that is exact"
+    return f"sets are found by search, and {percent(share)} of them are proved smallest"
 
 
 def _after(share: float | None) -> str:

@@ -80,6 +80,7 @@ def test_slides_from_files_to_tables(study: Path) -> None:
         assert swept.minimal is not None
         assert row["decision"] == int(swept.prefixes.label[0])
         assert row["minimal_size"] == int(swept.minimal.size[0])
+        assert row["minimal_optimal"]
         assert row["sufficient_size"] == int(fae.minimal_sufficient_set(batch).size[0])
         own = patches.loc[slide]
         marked = set(swept.minimal.order[: max(0, int(swept.minimal.size[0]))].tolist())
@@ -223,7 +224,7 @@ def test_the_page_with_heat_maps(study: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn_figures")
-def test_multi_branch_models_have_no_exact_set(study: Path) -> None:
+def test_multi_branch_models_have_sets_with_a_proof_where_there_is_one(study: Path) -> None:
     torch.manual_seed(1)
     torch.save(spread(Clam(D, 3, multi=True)).float().state_dict(), study / "clam.pt")
     error = " ".join(invoke(*ERASE, code=2).output.split())
@@ -234,6 +235,18 @@ def test_multi_branch_models_have_no_exact_set(study: Path) -> None:
     result = load(study / "run")
     assert result.classes == ["normal", "tumour", "other"]
     assert (result.table("curves")["ranking"] != "bounds").all()
+    slides, patches = result.table("slides").set_index("slide_id"), result.table("patches")
+    model = mil.read_model(study / "clam.pt")
+    for slide in LENGTHS:
+        smallest = fae.minimal_flip_set(model.batch(mil.open_bag(study / "h5" / f"{slide}.h5")))
+        row = slides.loc[slide]
+        assert row["minimal_size"] == int(smallest.size[0])
+        none = int(smallest.lower_bound[0]) < 0
+        assert row["minimal_optimal"] == (bool(smallest.optimal[0]) or none)
+        own = patches.loc[patches["slide_id"] == slide, "in_smallest_set"]
+        assert own.sum() == max(0, int(smallest.size[0]))
+    proved = float(slides["minimal_optimal"].astype(float).mean())
+    assert result.summary["proved"] == pytest.approx(proved)
     page = Page(Path(invoke("report", "run").output.strip()).read_text(encoding="utf-8"))
     page.loads_nothing()
     assert "each class reads an attention branch of its own" in page.words()
