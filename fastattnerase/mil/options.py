@@ -15,6 +15,9 @@ RANKINGS = ("attention", "single", "one_removed", "gradient", "product")
 RANDOM = "random"
 ERASING, TABLES, INTERVALS = "erasing", "writing tables", "drawing intervals"
 COSTS = {ERASING: 20.0, TABLES: 1.0, INTERVALS: 1.0}
+# Patches of a slide up to which the smallest set of a model of several branches is searched for: it
+# takes seconds there, and grows faster than the slide.
+SEARCHED = 5_000
 SHOWN = 12  # slides with heat maps on the page
 
 

@@ -14,7 +14,7 @@ from fastattnerase.extras import needs
 from fastattnerase.measures.of_sweep import SweepMeasures
 from fastattnerase.mil.flipping import SCORES, STEPS, PatchFlipping, patch_flipping, patch_scores
 from fastattnerase.mil.models import PoolModel
-from fastattnerase.mil.options import RANDOM, Options
+from fastattnerase.mil.options import RANDOM, SEARCHED, Options
 from fastattnerase.mil.pooled import PooledBag
 from fastattnerase.ops import (
     Envelope,
@@ -117,9 +117,9 @@ def rows_of(
 def smallest_set(batch: AttentionBatch, found: PatchFlipping) -> MinimalFlipSet | None:
     """Find the smallest flipping set: by one sort, or of several branches by search with a bound.
 
-    None where the classifier is not linear.
+    None where the classifier is not linear, and of several branches beyond `SEARCHED` patches.
     """
-    if found.swept.minimal is not None or batch.head is not None:
+    if found.swept.minimal is not None or batch.head is not None or batch.num_items > SEARCHED:
         return found.swept.minimal
     return minimal_flip_set(batch)
 

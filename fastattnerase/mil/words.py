@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastattnerase.mil.options import RANDOM
+from fastattnerase.mil.options import RANDOM, SEARCHED
 from fastattnerase.statistics.shares import hardly_better
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def findings(result: MilResult) -> list[str]:
         told.append(
             "No set of patches changes half of the decisions."
             if s["exact"]
-            else "No smallest set is known for this model, whose classifier is not linear."
+            else "No smallest set is known: the classifier is not linear, or there are several "
+            f"attention branches and more than {SEARCHED:,} patches."
         )
     else:
         told.append(

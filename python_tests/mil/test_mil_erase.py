@@ -224,7 +224,9 @@ def test_the_page_with_heat_maps(study: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn_figures")
-def test_multi_branch_models_have_sets_with_a_proof_where_there_is_one(study: Path) -> None:
+def test_multi_branch_models_have_sets_with_a_proof_where_there_is_one(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(1)
     torch.save(spread(Clam(D, 3, multi=True)).float().state_dict(), study / "clam.pt")
     error = " ".join(invoke(*ERASE, code=2).output.split())
@@ -250,6 +252,12 @@ def test_multi_branch_models_have_sets_with_a_proof_where_there_is_one(study: Pa
     page = Page(Path(invoke("report", "run").output.strip()).read_text(encoding="utf-8"))
     page.loads_nothing()
     assert "each class reads an attention branch of its own" in page.words()
+    # Beyond some number of patches none is searched for, and that is said.
+    monkeypatch.setattr("fastattnerase.mil.slides.SEARCHED", 6)
+    told = " ".join(invoke(*ERASE[:-1], "large", *names).output.split())
+    assert "No smallest set is known: the classifier is not linear, or there are several" in told
+    assert load(study / "large").table("slides")["minimal_size"].isna().all()
+    invoke("report", "large")
 
 
 @pytest.mark.parametrize(
