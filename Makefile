@@ -68,7 +68,8 @@ sanitize-short: $(VENV)/.test  ## the short form that CI runs
 bench-smoke: $(VENV)/.test  ## every benchmark at toy size, results compared
 	$(BIN)/python benchmarks/run.py --smoke && $(BIN)/python benchmarks/mi.py --smoke
 	$(BIN)/python benchmarks/permute.py --smoke && $(BIN)/python benchmarks/prefix_measures.py --smoke
-	$(BIN)/python benchmarks/saliency.py --smoke && $(BIN)/python benchmarks/exact.py --smoke
+	$(BIN)/python benchmarks/saliency.py --smoke && $(BIN)/python benchmarks/transformer.py --smoke
+	$(BIN)/python benchmarks/exact.py --smoke
 	$(BIN)/python benchmarks/mil.py --smoke
 
 bench: $(VENV)/.test  ## the CPU benchmarks (minutes; wants a quiet machine)

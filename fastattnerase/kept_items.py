@@ -15,7 +15,9 @@ from torch import Tensor
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.choices import BackendName, CurveName, Direction
 from fastattnerase.ops import ItemErasure, PrefixErasure, Sweep, rank, sweep
-from fastattnerase.ops.running import DEFAULT_MAX_BYTES
+from fastattnerase.ops.callable_head import orders_callable
+from fastattnerase.ops.plan import plan_rankings
+from fastattnerase.ops.running import DEFAULT_MAX_BYTES, check_seed
 from fastattnerase.status import Status
 
 RankingLike = str | Tensor
@@ -68,7 +70,8 @@ def sweep_beside_kept(
     if bool((batch.lengths < 1).any()):
         row = int((batch.lengths < 1).nonzero()[0])
         raise ValueError(f"batch: given no item for instance {row}, needed the kept one at least")
-    names, orders = _orders(batch, rankings, seed, random_orders, direction == "keep")
+    known = _named(batch, rankings, seed, random_orders, backend, max_bytes)
+    names, orders = _orders(batch, rankings, known, random_orders, direction == "keep")
     asked = list(dict.fromkeys((*curves, "decision", "mass")))
     found = sweep(
         batch,
@@ -102,10 +105,37 @@ def _is_other(offsets: Tensor) -> Tensor:
     return mask
 
 
-def _orders(
+def _named(
     batch: AttentionBatch,
     rankings: Sequence[RankingLike],
     seed: int,
+    random_orders: int,
+    backend: BackendName,
+    max_bytes: int,
+) -> dict[str, list[Tensor]]:
+    """Order all items by the rankings that are given as names; nothing is erased yet."""
+    names = list(dict.fromkeys(name for name in rankings if isinstance(name, str)))
+    counts = [random_orders if name == "random" else 1 for name in names]
+    if batch.head is None:
+        return {
+            name: [rank(batch, name, seed=seed, order=i) for i in range(count)]
+            for name, count in zip(names, counts, strict=True)
+        }
+    if not names:
+        return {}
+    check_seed(seed)
+    plan = plan_rankings(batch, names, random_orders)
+    validate = batch.device.type == "cpu"
+    rows = iter(orders_callable(batch, plan, seed, backend, validate, max_bytes))
+    return {
+        name: [next(rows) for _ in range(count)] for name, count in zip(names, counts, strict=True)
+    }
+
+
+def _orders(
+    batch: AttentionBatch,
+    rankings: Sequence[RankingLike],
+    known: dict[str, list[Tensor]],
     random_orders: int,
     backwards: bool,
 ) -> tuple[list[str], list[Tensor]]:
@@ -119,10 +149,9 @@ def _orders(
     for ranking in rankings:
         orders = []
         if isinstance(ranking, str):
-            count = random_orders if ranking == "random" else 1
-            orders = [rank(batch, ranking, seed=seed, order=i) for i in range(count)]
+            orders = known[ranking]
             several = ranking == "random" and random_orders > 1
-            names += [f"random[{i}]" for i in range(count)] if several else [ranking]
+            names += [f"random[{i}]" for i in range(len(orders))] if several else [ranking]
         else:
             if ranking.shape != (int(other.sum()),):
                 raise ValueError(

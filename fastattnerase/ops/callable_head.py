@@ -43,6 +43,18 @@ def sweep_callable(
         return sweep.outputs()
 
 
+def orders_callable(
+    batch: AttentionBatch, plan: Plan, seed: int, backend: str, validate: bool, max_bytes: int
+) -> Tensor:
+    """Give the orders of a plan's rankings, `[R, T]`; nothing is erased by them.
+
+    Of an instance that is invalid the items in position order.
+    """
+    with torch.inference_mode(False), torch.no_grad(), left_as_found(batch):
+        found = _CallableSweep(batch, plan, BIT["order"], seed, False, backend, validate, max_bytes)
+        return found.orders()
+
+
 @contextmanager
 def left_as_found(batch: AttentionBatch) -> Iterator[None]:
     """Put the head in evaluation mode; afterwards its mode and the random state are as before."""
@@ -196,6 +208,13 @@ class _CallableSweep:
         for place, row in zip(rankings, keys, strict=True):
             self.plan.place(place, row)
         return alone
+
+    def orders(self) -> Tensor:
+        """Order the items by all rankings: `[R, T]`."""
+        self._place_rankings(False)
+        order = self._headless(list(range(len(self.plan.kinds))), False, validate=False).order
+        assert order is not None
+        return order.where(order >= 0, self.by_position)
 
     def outputs(self) -> Outputs:
         """Compute all wanted results."""

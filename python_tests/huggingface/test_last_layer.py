@@ -193,3 +193,21 @@ def test_state_and_random_numbers_are_left_as_found() -> None:
     assert torch.equal(
         first.single.js, sweep_beside_kept(again, ["gradient"], single=True).single.js
     )
+
+
+def test_orders_of_named_rankings_are_the_engines() -> None:
+    model = tiny("bert")
+    [batch] = model.attention_batches(texts_of(model, TEXTS))
+    names = ["gradient", "random", "product", "attention"]
+    found = sweep_beside_kept(batch, names, random_orders=2, seed=3).prefixes
+    assert found.rankings == ("gradient", "random[0]", "random[1]", "product", "attention")
+    wanted = [("gradient", 0), ("random", 0), ("random", 1), ("product", 0), ("attention", 0)]
+    assert found.order is not None
+    for row, (name, order) in enumerate(wanted):
+        engines = fae.rank(batch, name, seed=3, order=order)
+        begin = 0
+        for b, n in enumerate((batch.lengths - 1).tolist()):
+            own = engines[int(batch.offsets[b]) : int(batch.offsets[b + 1])].tolist()
+            own.remove(n)  # the kept item
+            assert found.order[row, begin : begin + n].tolist() == own
+            begin += n
