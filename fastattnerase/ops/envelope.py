@@ -152,8 +152,8 @@ def envelope(
         batch: B instances of T items in all, with a linear head and one attention head.
         rankings: names, orders int64 [T] or ranking scores [T], as of `erase_prefixes`, whose
             curves and areas are computed on the same points.
-        grid: None: every prefix, in O(n^2) time; a number of points, 2 or more, evenly from nothing
-            to all items, rounded to items; or shares of the items in [0, 1].
+        grid: None: every prefix, in O(n log n) steps; a number of points, 2 or more, evenly from
+            nothing to all items, rounded to items; or shares of the items in [0, 1].
         direction: "erase" the first items of a ranking, or "keep" them alone.
         seed, random_orders: of the ranking "random", as of `erase_prefixes`.
         backend: "auto" or the name of one, "cpu" or "reference"; see `backends()`.
