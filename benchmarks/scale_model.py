@@ -248,9 +248,10 @@ def report(scale: dict[str, Any], gpu: dict[str, Any]) -> tuple[str, list[str]]:
     lines += [
         markdown(["form", "GPUs", *names], each),
         "The time is that of the slowest stage: twice its rate halves it until the next one is the "
-        "slowest. Tables are made on the host, so more workers for each GPU (`--engine ray "
-        "--cpus-per-worker 1`, or several ranks a GPU) come first; then storage, where the compact "
-        "form reads less; the kernels come last.",
+        "slowest. Tables are made on the host, so more workers for each GPU (`--jobs`, or "
+        "several ranks a GPU) come first; then storage, where the compact "
+        "form reads less; the kernels come last. Rates of a machine that others share are a part "
+        "of its own, and so are those of the host's stages here.",
     ]
     return "\n\n".join(lines) + "\n", wrong
 

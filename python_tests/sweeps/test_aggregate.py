@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sweeps.drawn import CONFIG, INSTANCES, MEMORY, Drawn, parts_of, sweep_of
+from threadpoolctl import threadpool_limits
 
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.statistics.bootstrap import Estimate
@@ -52,6 +53,15 @@ def test_up_to_the_bootstrap_s_limit_every_byte_is_that_of_erase(tmp_path: Path)
     assert (found.folder / "result.json").read_bytes() == (run.folder / "result.json").read_bytes()
     for table in ("instances", "single", "multi", "erased"):
         pd.testing.assert_frame_equal(found.table(table), run.table(table))
+
+
+def test_threads_of_matrix_products_change_no_bit(tmp_path: Path) -> None:
+    _, found, parts, swept = both(tmp_path, CONFIG)
+    for limit in (1, 2):
+        with threadpool_limits(limits=limit, user_api="blas"):
+            again = aggregate_parts(parts, swept, tmp_path / str(limit), memory=MEMORY)
+        for path in ("result.json", "tables/multi_weight.csv"):
+            assert (again.folder / path).read_bytes() == (found.folder / path).read_bytes()
 
 
 def test_tables_are_those_of_a_report(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ from fastattnerase.studies.serrano_smith.result import (
 
 with needs("text"):
     import pandas as pd
+    from threadpoolctl import threadpool_limits
 
 # How many samples each function describes.
 _UNIFORM, _SINGLE, _MULTI, _SKILL = 3, 10, 9, 2
@@ -83,6 +84,20 @@ def aggregate(
         ranking separately, as the paper's box plots do, unless `never_flips` is `one`; `counted`,
         contingency tables and ΔJS keep them.
     """
+    # Products of matrices on several threads add up otherwise, and differ in the last bits; blocks
+    # of resamples run side by side as it is.
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _aggregate(folder, config, head, exhibits, report, sizes)
+
+
+def _aggregate(
+    folder: Path,
+    config: Config,
+    head: Head,
+    exhibits: tuple[Exhibit, ...],
+    report: Callable[[int, int], None],
+    sizes: Sequence[int],
+) -> Aggregates:
     done = 0
     smallest = smallest_sets(folder)
     flips = {name: _first_flips(folder, name) for name in (*RANKINGS, *config.rankings, "minimal")}
