@@ -589,7 +589,7 @@ def test_the_example_study_is_one_and_shows_all_keys(tmp_path: Path) -> None:
             assert re.search(rf"\b{field.name}\b", text), field.name
 
 
-COMMANDS = ["demo", "train", "erase", "measure", "report", "export", "info"]
+COMMANDS = ["demo", "train", "erase", "measure", "dump", "sweep", "report", "export", "info"]
 COMMANDS += [f"reproduce {study.name}" for study in STUDIES]
 
 
