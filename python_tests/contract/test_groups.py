@@ -41,9 +41,8 @@ def test_all_unions(runner: Runner, kind: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_ten_thousand(runner: Runner, kind: str) -> None:
-    if runner.name not in ("reference", "cpu-avx2", "cpu-plain"):
-        return
-    run(runner, kind, 10_000, 3)
+    if runner.name in ("reference", "cpu-plain"):
+        run(runner, kind, 2_500, 3)
 
 
 def by_hand(device: str = "cpu", **changes: Any) -> fae.AttentionBatch:
