@@ -31,8 +31,9 @@ class FineTuneConfig:
         ModelError: a number out of range.
 
     Example:
-        >>> FineTuneConfig(epochs=1).rate(0, 20), FineTuneConfig().rate(19, 20)
-        (2.5e-05, 2.7777777777777783e-06)
+        >>> rates = [FineTuneConfig(learning_rate=1.0).rate(step, 20) for step in (0, 1, 11)]
+        >>> rates
+        [0.5, 1.0, 0.5]
     """
 
     epochs: int = 3
