@@ -18,7 +18,11 @@ chmod 755 "$work"
 pids=()
 stop() {
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+  for _ in $(seq 20); do # until the last has ended
+    kill -0 "${pids[@]}" 2>/dev/null || break
+    sleep 0.5
+  done
+  for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
   rm -rf "$work"
 }
 trap stop EXIT
