@@ -177,7 +177,7 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "run")]
     given = CliRunner().invoke(app, [*erase, *out, "--rankings", f"{OWN}, greedy"])
     assert given.exit_code == 0, given.output
-    assert "greedy" in given.output
+    assert "Greedy" in given.output
     assert "Never over the set" not in given.output
     multi = load(tmp_path / "run").table("multi")
     assert multi.loc[multi["ranking"] == OWN, "first_flip"].tolist() == FLIPS
