@@ -310,7 +310,7 @@ def test_tables_have_the_columns_that_are_documented():
         fae.cross_threshold(holes(), threshold=0.0), fae.minimal_sufficient_set(holes()),
         fae.envelope(holes(), "attention"), fae.greedy_order(holes()), fae.shapley_values(holes()),
     ):  # fmt: skip
-        said = inspect.getdoc(part.to_pandas).partition("Columns:")[2]
+        said = inspect.getdoc(part.to_pandas).partition("Columns:")[2].partition("\n\n")[0]
         said = re.sub(r"\([^)]*\)| where it is there|if asked for", "", said).replace(" and ", " ")
         names = [name for name in re.split(r"[\s,.]+", said) if name]
         assert list(part.to_pandas().columns) == names

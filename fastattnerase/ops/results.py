@@ -286,7 +286,9 @@ class ItemErasure(_Record):
 
         Columns: instance (the row of the batch), position (the original column in padded input, in
         packed input the place within the instance), status (the instance's), status_names, flip,
-        flip_label, js, label_prob_drop, kl if asked for, and of groups their given number, group.
+        flip_label, js, label_prob_drop, kl if asked for.
+
+        Of groups there is their given number, group, too.
         """
         instance = torch.repeat_interleave(self.offsets.diff(), output_size=len(self.js))  # [T]
         columns = {

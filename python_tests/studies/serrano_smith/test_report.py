@@ -206,8 +206,8 @@ def test_words_name_the_proof_where_it_applies(results: list[Result]) -> None:
         ([INF, INF], -1.0, 2, "(2 of 2). Erasing by attention flips none of these: other items "
          "would."),
         ([1] + [INF] * 9, -0.2, 10, "poor guide to what decides: its skill is −0.20 (0: a random "
-         "order, 1: the smallest sets), and erasing by it never flips 90\u00a0%, although other "
-         "items would."),
+         "order, 1: the smallest sets), and erasing by it never flips 90\u00a0% of them, although "
+         "other items would."),
         ([], 0.0, 10, "Nothing to choose"),
         ([], 0.0, 0, "The smallest sets are not known here"),
     ],
