@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip
 NATIVE := CMakeLists.txt pyproject.toml constraints.txt $(shell find csrc kernels/cuda -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-fast lint format sanitize sanitize-short bench-smoke bench study gpu-check wheel clean
+.PHONY: help demo test test-long test-exhaustive test-fast lint format sanitize sanitize-short bench-smoke bench study gpu-check wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -39,6 +39,10 @@ test: $(VENV)/.test build/emu/.built build/served/.built  ## the tests, on every
 
 test-long: $(VENV)/.test build/emu/.built build/served/.built  ## the tests that `make test` leaves to CI
 	$(PYTEST) -m long
+
+# Ten times as many instances of every exact answer as the tests of CI judge.
+test-exhaustive: $(VENV)/.test  ## ten thousand small instances of every exact answer against all subsets
+	FASTATTNERASE_TEST_EXHAUSTIVE=1 $(PYTEST) -m long -k ten_thousand python_tests/contract
 
 test-fast: $(VENV)/.test  ## the tests without the cross-backend contract suite
 	$(PYTEST) -m "not long" --ignore=python_tests/contract --ignore=python_tests/cuda --ignore=python_tests/triton

@@ -3,6 +3,7 @@ that are exact without search."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -14,6 +15,12 @@ from contract.oracle import NEAR_TIE, NON_FINITE
 
 KINDS = ("random", "tied", "degenerate", "biased")
 USUAL, LONGEST = 7, 12  # items of seven instances in eight at most, and of the others
+_EXHAUSTIVE = os.environ.get("FASTATTNERASE_TEST_EXHAUSTIVE") == "1"  # make test-exhaustive
+
+
+def share_of(count: int) -> int:
+    """How many of `count` instances a long test judges: a tenth, or all where that is asked for."""
+    return count if _EXHAUSTIVE else -(-count // 10)
 
 
 @cache

@@ -11,7 +11,7 @@ import torch
 
 import fastattnerase as fae
 from contract import runners
-from contract.subsets import KINDS, LONGEST, Small, batch_of, decided, draw, every_subset
+from contract.subsets import KINDS, LONGEST, Small, batch_of, decided, draw, every_subset, share_of
 from fastattnerase.ops import exact_library
 from fastattnerase.reference.greedy import leads
 
@@ -249,13 +249,13 @@ def test_ten_thousand(answer: str, backend: str, of_a_kind: int) -> None:
         "greedy_orders": check_greedy_orders,
     }[answer]
     for classes in (1, 2, 4):
-        check(backend, classes, of_a_kind // 3 + 1)
+        check(backend, classes, share_of(of_a_kind // 3 + 1))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("backend", "of_a_kind"), TEN_THOUSAND)
 def test_ten_thousand_shapley_values(backend: str, of_a_kind: int) -> None:
-    check_shapley_values(backend, of_a_kind)
+    check_shapley_values(backend, share_of(of_a_kind))
 
 
 @pytest.mark.parametrize("classes", [2, 5])

@@ -11,7 +11,7 @@ import torch
 import fastattnerase as fae
 from contract.games import judge, of_groups, options
 from contract.harness import Runner
-from contract.subsets import KINDS, batch_of, draw
+from contract.subsets import KINDS, batch_of, draw, share_of
 from fastattnerase.status import Status
 
 SLOW = ("cuda", "cuda-emulated", "triton")
@@ -42,7 +42,7 @@ def test_all_unions(runner: Runner, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_ten_thousand(runner: Runner, kind: str) -> None:
     if runner.name in ("reference", "cpu-plain"):
-        run(runner, kind, 2_500, 3)
+        run(runner, kind, share_of(2_500), 3)
 
 
 def by_hand(device: str = "cpu", **changes: Any) -> fae.AttentionBatch:

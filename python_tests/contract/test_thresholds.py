@@ -10,7 +10,7 @@ import torch
 
 import fastattnerase as fae
 from contract.harness import Runner
-from contract.subsets import KINDS, Small, batch_of, decided, draw
+from contract.subsets import KINDS, Small, batch_of, decided, draw, share_of
 
 # of, crossing, classes, rival
 FORMS = [
@@ -118,7 +118,7 @@ def test_ten_thousand(runner: Runner, kind: str) -> None:
     if runner.name not in ("reference", "cpu-avx2", "cpu-plain"):
         return
     for form in FORMS:
-        run(runner, kind, form, 10_000 // len(FORMS) + 1)
+        run(runner, kind, form, share_of(10_000 // len(FORMS) + 1))
 
 
 def test_by_hand(runner: Runner) -> None:
