@@ -1,4 +1,4 @@
-"""Between this library and others: scores from anywhere, Captum, Quantus, ERASER's results.
+"""Between this library and others: scores from anywhere, Captum, Quantus, ERASER, inseq.
 
 `interop.captum` and `interop.quantus` are imported when they are used; each needs its library only
 where it says so.

@@ -9,6 +9,7 @@ from fastattnerase.interop.eraser import (
     read_eraser,
     write_eraser,
 )
+from fastattnerase.interop.inseq import read_inseq
 from fastattnerase.interop.scores import PackedScores, pack_scores
 from fastattnerase.interop.tokens import scores_of_tokens
 
@@ -21,6 +22,7 @@ __all__ = [
     "eraser_results",
     "pack_scores",
     "read_eraser",
+    "read_inseq",
     "scores_of_tokens",
     "write_eraser",
 ]
