@@ -13,6 +13,7 @@ from fastattnerase.backends.checks import check_offsets
 from fastattnerase.head import Head, binary_head, dtype_of, linear_head, linear_layer, takes_rows
 from fastattnerase.joining import why_apart
 from fastattnerase.packing import Packed, check_items, pack_list, pack_padded
+from fastattnerase.plurals import counted
 from fastattnerase.tensor_checks import (
     are_plain,
     check_devices,
@@ -290,7 +291,9 @@ class AttentionBatch:
                 raise TypeError(f"batch[…]: given {type(rows).__name__}, {other} takes any")
             b = index(rows)
             if not -len(self) <= b < len(self):
-                raise IndexError(f"batch[…]: given {b}, needed less than {len(self)} instances")
+                raise IndexError(
+                    f"batch[…]: given {b}, needed less than {counted(len(self), 'instance')}"
+                )
             return self[b % len(self) : b % len(self) + 1]
         i, j, step = rows.indices(len(self))
         if step != 1:
@@ -341,11 +344,12 @@ class AttentionBatch:
 
     def __repr__(self) -> str:
         """Sizes, dtype and device."""
-        H = f", {self.num_heads} heads" if self._several else ""
-        C = "callable head" if self.head is not None else f"{self.num_classes} classes"
+        H = f", {counted(self.num_heads, 'head')}" if self._several else ""
+        C = "callable head" if self.head is not None else counted(self.num_classes, "class")
         return (
-            f"AttentionBatch({len(self)} instances, {self.num_items} items{H}, width "
-            f"{self._values.shape[2]}, {C}, {self.values.dtype}, {self.device})"
+            f"AttentionBatch({counted(len(self), 'instance')}, "
+            f"{counted(self.num_items, 'item')}{H}, width {self._values.shape[2]}, {C}, "
+            f"{self.values.dtype}, {self.device})"
         )
 
     @property

@@ -16,6 +16,7 @@ from fastattnerase.batch import AttentionBatch
 from fastattnerase.head import Head, is_linear_layer, take_apart
 from fastattnerase.ops import erase_prefixes
 from fastattnerase.packing import Packed, pack_padded
+from fastattnerase.plurals import counted
 from fastattnerase.tensor_checks import check_float, check_tensor, offsets_of, shape_of
 
 Where = str | nn.Module
@@ -174,7 +175,10 @@ class Capture:
     def __repr__(self) -> str:
         """Counts."""
         items = sum(len(packed.values) for packed in self._packed)
-        return f"Capture({len(self._packed)} calls, {len(self)} instances, {items} items)"
+        return (
+            f"Capture({counted(len(self._packed), 'call')}, {counted(len(self), 'instance')}, "
+            f"{counted(items, 'item')})"
+        )
 
     def clear(self) -> None:
         """Forget what has been collected."""

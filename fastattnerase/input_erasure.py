@@ -20,6 +20,7 @@ from fastattnerase.data.documents import Document
 from fastattnerase.measures.base import Bools, Floats, Ints, orders_of, read_scores
 from fastattnerase.measures.thresholds import Preset, Thresholds, thresholds
 from fastattnerase.models.base import AttentionClassifier
+from fastattnerase.plurals import counted
 from fastattnerase.saliency.batches import MAX_BYTES
 from fastattnerase.saliency.context import MethodContext, SaliencyModel, Target
 from fastattnerase.saliency.scoring import context_of
@@ -90,8 +91,8 @@ class InputErasure:
         """Counts."""
         points = "every prefix" if self.every else "some prefixes"
         return (
-            f"InputErasure({len(self.rankings)} rankings, {len(self.label)} documents, "
-            f"{self.direction}, {points})"
+            f"InputErasure({counted(len(self.rankings), 'ranking')}, "
+            f"{counted(len(self.label), 'document')}, {self.direction}, {points})"
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastattnerase.plurals import counted
 from fastattnerase.runs.rundir import RunError
 
 _JSON = (".jsonl", ".ndjson", ".json")
@@ -51,7 +52,7 @@ class ItemTexts:
                 ends.append(ends[-1] + len(line))
         if len(ends) - 1 != len(needed):
             raise RunError(
-                f"{path}: given {_counted(len(ends) - 1, 'line')}, needed {len(needed)}, one for "
+                f"{path}: given {counted(len(ends) - 1, 'line')}, needed {len(needed)}, one for "
                 "each instance"
             )
         self._ends = torch.tensor(ends)  # [B + 1], bytes
@@ -80,7 +81,7 @@ def texts_of_instances(text: str, name: str, lengths: Tensor) -> list[list[str]]
         raise RunError(f"{name}: given {text:.40}, needed a JSON list of lists of texts")
     if len(found) != len(lengths):
         raise RunError(
-            f"{name}: given {_counted(len(found), 'list')}, needed {len(lengths)}, one for each "
+            f"{name}: given {counted(len(found), 'list')}, needed {len(lengths)}, one for each "
             "instance"
         )
     for instance, (texts, items) in enumerate(zip(found, lengths.tolist(), strict=True)):
@@ -110,10 +111,6 @@ def _from_json(text: str, name: str) -> Any:
 def _check_length(name: str, instance: int, texts: list[str], items: int) -> None:
     if len(texts) != items:
         raise RunError(
-            f"{name}: given {_counted(len(texts), 'text')} for instance {instance}, needed "
+            f"{name}: given {counted(len(texts), 'text')} for instance {instance}, needed "
             f"{items}, one for each item that offsets tell of"
         )
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'' if count == 1 else 's'}"

@@ -372,6 +372,18 @@ def test_results_are_shown_by_counts_and_shapes():
     assert len(repr(many)) < 300
 
 
+def test_one_of_a_thing_is_shown_as_one():
+    one = fae.AttentionBatch(
+        torch.ones(1, 2), torch.tensor([0, 1]), scores=torch.zeros(1), head_weight=torch.eye(2)
+    )
+    assert repr(one) == "AttentionBatch(1 instance, 1 item, width 2, 2 classes, torch.float32, cpu)"
+    assert repr(fae.erase_prefixes(one, "attention")).startswith(
+        "PrefixErasure(1 ranking, 1 instance; "
+    )
+    with pytest.raises(IndexError, match=r"given 1, needed less than 1 instance$"):
+        one[1]
+
+
 # --- hints ----------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from rich.progress import (
 
 from fastattnerase.cli.interrupts import MESSAGE, at_work, exit_code
 from fastattnerase.extras import MissingPackageError
+from fastattnerase.plurals import plural
 from fastattnerase.runs.progress import TimeLeft
 from fastattnerase.runs.undrawn import share_of
 
@@ -51,7 +52,7 @@ def prepare() -> None:
 
 def counted(count: int, thing: str) -> str:
     """Write a number with what it counts: `1 row`, `2,000 rows`."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+    return f"{count:,} {plural(count, thing)}"
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastattnerase.explanation.course import Course, Floats, Ints
 from fastattnerase.extras import needs
+from fastattnerase.plurals import counted
 from fastattnerase.status import Status
 
 if TYPE_CHECKING:
@@ -122,8 +123,8 @@ class TextExplanation:
         if len(smallest) > _SHOWN:
             smallest = f"{smallest[:_SHOWN]}…"
         return (
-            f"TextExplanation({self._decided()}, {len(self)} items; flips: {flips}; smallest set: "
-            f"{smallest})"
+            f"TextExplanation({self._decided()}, {counted(len(self), 'item')}; flips: {flips}; "
+            f"smallest set: {smallest})"
         )
 
     def _decided(self) -> str:
@@ -183,7 +184,7 @@ class Explanation(Sequence[TextExplanation]):
         more = ", …" if len(self) > len(decided) else ""
         count = sum(map(len, self.texts))
         return (
-            f"Explanation({len(self)} text{'' if len(self) == 1 else 's'}, {count} items: "
+            f"Explanation({counted(len(self), 'text')}, {counted(count, 'item')}: "
             f"{', '.join(decided)}{more}; rankings {', '.join(self.rankings)})"
         )
 

@@ -124,7 +124,7 @@ class Envelope(_Record):
 
     def __repr__(self) -> str:
         """Counts and shapes."""
-        return self._shown(rankings=len(self.rankings), instances=len(self.label))
+        return self._shown(ranking=len(self.rankings), instance=len(self.label))
 
 
 def envelope(

@@ -67,7 +67,7 @@ class GreedyOrder(_Record):
 
     def __repr__(self) -> str:
         """Counts and shapes."""
-        return self._shown(instances=len(self.label), items=len(self.order))
+        return self._shown(instance=len(self.label), item=len(self.order))
 
 
 def greedy_order(

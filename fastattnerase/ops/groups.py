@@ -84,7 +84,7 @@ class Groups(_Record):
 
     def __repr__(self) -> str:
         """Counts and shapes."""
-        return self._shown(groups=len(self.ids), items=len(self.of_item))
+        return self._shown(group=len(self.ids), item=len(self.of_item))
 
 
 def group_items(batch: AttentionBatch, groups: Tensor) -> tuple[AttentionBatch, Groups]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fastattnerase.choices import Direction
 from fastattnerase.extras import needs
+from fastattnerase.plurals import counted
 from fastattnerase.status import status_names
 
 if TYPE_CHECKING:
@@ -51,13 +52,13 @@ class _Record:
         return type(self)(**moved)
 
     def _shown(self, **counts: int) -> str:
-        """Show counts of what there is, then each tensor's shape."""
+        """Show counts of what there is, by what one of it is called, then each tensor's shape."""
         shapes = [
             f"{name} {list(tensor.shape)}"
             for f in fields(self)  # type: ignore[arg-type]
             for name, tensor in _named(f.name, getattr(self, f.name))
         ]
-        said = [f"{number} {noun}" for noun, number in counts.items()]
+        said = [counted(number, noun) for noun, number in counts.items()]
         return f"{type(self).__name__}({', '.join(said)}; {', '.join(shapes)})"
 
 
@@ -232,7 +233,7 @@ class PrefixErasure(_Record):
 
     def __repr__(self) -> str:
         """Counts and shapes."""
-        return self._shown(rankings=len(self.rankings), instances=len(self.label))
+        return self._shown(ranking=len(self.rankings), instance=len(self.label))
 
 
 @dataclass(eq=False, repr=False)
@@ -308,7 +309,7 @@ class ItemErasure(_Record):
 
     def __repr__(self) -> str:
         """Counts and shapes."""
-        return self._shown(items=len(self.js), instances=len(self.label))
+        return self._shown(item=len(self.js), instance=len(self.label))
 
 
 @dataclass(eq=False, repr=False)
@@ -368,7 +369,7 @@ class MinimalFlipSet(_Record):
 
     def __repr__(self) -> str:
         """Counts and shapes."""
-        return self._shown(instances=len(self.size), items=len(self.order))
+        return self._shown(instance=len(self.size), item=len(self.order))
 
 
 @dataclass(eq=False, repr=False)
@@ -428,7 +429,7 @@ class PermutedWeights(_Record):
 
     def __repr__(self) -> str:
         """Counts and shapes."""
-        return self._shown(permutations=len(self.tvd), instances=len(self.label))
+        return self._shown(permutation=len(self.tvd), instance=len(self.label))
 
 
 @dataclass(eq=False, repr=False)

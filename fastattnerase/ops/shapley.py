@@ -64,7 +64,7 @@ class ShapleyValues(_Record):
 
     def __repr__(self) -> str:
         """Counts and shapes."""
-        return self._shown(instances=len(self.label), items=len(self.values))
+        return self._shown(instance=len(self.label), item=len(self.values))
 
 
 def shapley_values(

@@ -67,7 +67,7 @@ class SufficientSet(_Record):
 
     def __repr__(self) -> str:
         """Counts and shapes."""
-        return self._shown(instances=len(self.size), items=len(self.order))
+        return self._shown(instance=len(self.size), item=len(self.order))
 
 
 def minimal_sufficient_set(

@@ -102,7 +102,7 @@ class ThresholdCrossing(_Record):
 
     def __repr__(self) -> str:
         """Counts and shapes."""
-        return self._shown(rankings=len(self.rankings), instances=len(self.label))
+        return self._shown(ranking=len(self.rankings), instance=len(self.label))
 
 
 def cross_threshold(
