@@ -19,6 +19,7 @@ from fastattnerase.runs.workspace import differences
 from fastattnerase.sweeps.names import SWEEP
 from fastattnerase.sweeps.records import (
     PARTS,
+    SHARDS,
     Manifest,
     ShardRecord,
     SweepState,
@@ -94,8 +95,9 @@ def others_at_work(out: Path) -> bool:
 
 def _clear(out: Path) -> None:
     """Delete what a killed call has left unfinished; nobody is at work."""
-    for partial in (out / PARTS).glob("*/*.partial"):
-        partial.unlink(missing_ok=True)
+    for pattern in (f"{PARTS}/*/*.partial", f"{SHARDS}/*.partial", "*.json.*.partial"):
+        for partial in out.glob(pattern):
+            partial.unlink(missing_ok=True)
 
 
 def _begin(out: Path, state: SweepState) -> None:

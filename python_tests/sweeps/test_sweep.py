@@ -137,6 +137,19 @@ def test_a_killed_sweep_goes_on(
     assert not list(tmp_path.rglob("*.partial"))
 
 
+def test_what_kills_left_half_written_is_deleted_by_the_next(
+    dump: Path, whole: dict[str, str], tmp_path: Path
+) -> None:
+    """Parts, a shard's record and the manifest are written under other names first."""
+    sweep_of(dump, tmp_path)
+    shard = next((tmp_path / "shards").glob("*.json"))
+    part = next((tmp_path / "parts").glob("*/*.parquet"))
+    for path in (shard, part, tmp_path / "manifest.json"):
+        path.with_name(f"{path.name}.23493.partial").write_text("{")
+    assert tiny.swept(dump, tmp_path) == whole
+    assert not list(tmp_path.rglob("*.partial"))
+
+
 def test_a_part_that_is_gone_is_made_again(
     dump: Path, whole: dict[str, str], tmp_path: Path
 ) -> None:
