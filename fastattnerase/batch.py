@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import index
-from typing import Any, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from fastattnerase.plurals import counted
 from fastattnerase.tensor_checks import (
     are_plain,
     check_devices,
+    check_named,
     check_tensor,
     offsets_of,
     shape_of,
@@ -67,7 +68,7 @@ class AttentionBatch:
         self,
         values: Tensor,
         offsets: Tensor,
-        *,
+        *by_position: NoReturn,
         scores: Tensor | None = None,
         weights: Tensor | None = None,
         head_weight: Tensor | None = None,
@@ -75,6 +76,7 @@ class AttentionBatch:
         head: Head | None = None,
         ids: Tensor | None = None,
     ) -> None:
+        check_named("AttentionBatch", by_position)
         attention_name, attention = check_items(values, offsets, scores, weights)
         device = values.device
         B = offsets.shape[0] - 1
@@ -113,7 +115,7 @@ class AttentionBatch:
     def from_padded(
         cls,
         values: Tensor,
-        *,
+        *by_position: NoReturn,
         scores: Tensor | None = None,
         weights: Tensor | None = None,
         lengths: Tensor | None = None,
@@ -146,6 +148,7 @@ class AttentionBatch:
         >>> batch.offsets.tolist(), batch.positions.tolist()
         ([0, 3, 4], [0, 1, 2, 0])
         """
+        check_named("from_padded", by_position)
         packed = pack_padded(values, scores, weights, lengths, mask)
         return cls.from_packed(
             packed, head_weight=head_weight, head_bias=head_bias, head=head, ids=ids
@@ -155,7 +158,7 @@ class AttentionBatch:
     def from_list(
         cls,
         values: Sequence[Tensor] | Tensor,
-        *,
+        *by_position: NoReturn,
         scores: Sequence[Tensor] | Tensor | None = None,
         weights: Sequence[Tensor] | Tensor | None = None,
         head_weight: Tensor | None = None,
@@ -181,6 +184,7 @@ class AttentionBatch:
         >>> batch.offsets.tolist()
         [0, 2, 3]
         """
+        check_named("from_list", by_position)
         packed = pack_list(values, scores, weights)
         return cls.from_packed(
             packed, head_weight=head_weight, head_bias=head_bias, head=head, ids=ids

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastattnerase.plurals import counted
+
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
@@ -80,3 +82,13 @@ _PLAIN = _plain_keys()
 def are_plain(tensors: Iterable[Tensor]) -> bool:
     """Say whether all lie in the CPU's memory as they are: no subclass, no lazy negation."""
     return all(type(tensor) is Tensor and _keys(tensor) in _PLAIN for tensor in tensors)
+
+
+def check_named(function: str, by_position: tuple[object, ...]) -> None:
+    """Refuse attention without a name: before or after the softmax is not seen in its numbers."""
+    if by_position:
+        before = "values and offsets" if function == "AttentionBatch" else "values"
+        raise TypeError(
+            f"{function}: given {counted(len(by_position), 'argument')} by position after "
+            f"{before}, needed names: scores=… before the softmax or weights=… after it, head=…"
+        )

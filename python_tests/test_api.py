@@ -110,6 +110,29 @@ def test_lists_are_given_by_position_and_may_be_nested_tensors():
         assert torch.equal(batch.scores, expected.scores)
 
 
+@pytest.mark.parametrize(
+    ("make", "begin"),
+    [
+        (
+            lambda: fae.AttentionBatch.from_list([VALUES[0]], [SCORES[0]]),
+            "from_list: given 1 argum",
+        ),
+        (
+            lambda: fae.AttentionBatch.from_padded(VALUES, SCORES, None),
+            "from_padded: given 2 argum",
+        ),
+        (
+            lambda: fae.AttentionBatch(VALUES[0], torch.tensor([0, 4]), SCORES[0]),
+            "AttentionBatch: given 1 argument by position after values and offsets, needed names: "
+            "scores=… before the softmax or weights=…",
+        ),
+    ],
+)
+def test_scores_by_position_are_told_the_two_names(make, begin):
+    with pytest.raises(TypeError, match=begin):
+        make()
+
+
 def test_instances_one_by_one():
     batch = holes()
     for b, one in enumerate(batch):

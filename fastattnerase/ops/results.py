@@ -53,11 +53,8 @@ class _Record:
 
     def _shown(self, **counts: int) -> str:
         """Show counts of what there is, by what one of it is called, then each tensor's shape."""
-        shapes = [
-            f"{name} {list(tensor.shape)}"
-            for f in fields(self)  # type: ignore[arg-type]
-            for name, tensor in _named(f.name, getattr(self, f.name))
-        ]
+        named = (_named(f.name, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+        shapes = [f"{name} {list(tensor.shape)}" for part in named for name, tensor in part]
         said = [counted(number, noun) for noun, number in counts.items()]
         return f"{type(self).__name__}({', '.join(said)}; {', '.join(shapes)})"
 
