@@ -124,7 +124,6 @@ def train(
             "--data: given no file of texts, needed all rows as --data, or training rows as "
             "--train (and --dev and --test where there are such files)"
         )
-    _require_files(data)
     if transformer is not None:
         _fine_tune(context, transformer, data, tuning, config, seed, device, name, out_folder)
         return
@@ -197,16 +196,6 @@ def _fine_tune(
         name or f"{checkpoint.name} on {of_data}",
     )
     print_next("erase --transformer", folder)
-
-
-def _require_files(data: DataConfig) -> None:
-    """Refuse files that are not there before anything that takes time is imported."""
-    if data.vectors is not None and not Path(data.vectors).is_file():
-        raise UsageError(f"--vectors: given {data.vectors}, which is no file, needed a file")
-    given = [getattr(data, field) for field in DATA_FILES]
-    for file in given if data.reader is None else ():  # a reader may find what is no file
-        if file is not None and not Path(file).exists():
-            raise UsageError(f"{file}: no such file")
 
 
 def _of_two_texts(model: ModelConfig, data: DataConfig) -> ModelConfig:
@@ -324,6 +313,8 @@ def _read(data: DataConfig, kind: str) -> tuple[PreparedCorpus, list[str]]:
     from fastattnerase.data.scripts import odd_scripts
     from fastattnerase.data.tokens import find_language
 
+    if data.vectors is not None and not Path(data.vectors).is_file():
+        raise UsageError(f"--vectors: given {data.vectors}, which is no file, needed a file")
     try:
         find_language(data.sentences, data.language)
     except DataError as error:
