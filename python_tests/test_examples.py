@@ -7,11 +7,13 @@ import doctest
 import importlib
 import itertools
 import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import fastattnerase
+from fastattnerase.saliency import registry
 
 FILES = (
     "extras", "fields", "input_erasure", "item_texts", "kept_items", "lazy", "problem", "sizes",
@@ -31,6 +33,17 @@ MODULES = [
 ]
 
 
+@pytest.fixture
+def _own_methods() -> Iterator[None]:
+    """An example registers a saliency method that later tests are not to see."""
+    methods = registry.methods_of_files()
+    before = dict(methods)
+    yield
+    methods.clear()
+    methods.update(before)
+
+
+@pytest.mark.usefixtures("_own_methods")
 @pytest.mark.parametrize("name", [*(f"fastattnerase.{name}" for name in FILES), *MODULES])
 def test_examples(name: str) -> None:
     if name == "fastattnerase.interop.quantus":
