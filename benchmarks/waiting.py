@@ -13,7 +13,8 @@ are reported done, and gone on with. `report` is timed on three and on four runs
 Each command runs in a process of its own, which notes every call that moves, adds or names a
 progress bar. `silence` is the longest time between two of these, from the command's first moment
 to its end. torch computes on one thread, resamples and tables on all cores. Wall time is that of a
-shared machine, where processor time says more. With `--json` the numbers are kept under `--name` beside those that are there.
+shared machine, where processor time says more. With `--json` the numbers are kept under `--name`
+beside those that are there.
 """
 
 from __future__ import annotations
