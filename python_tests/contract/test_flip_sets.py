@@ -89,7 +89,7 @@ def test_all_subsets(backend: str, kind: str, classes: int, heads: int) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_ten_thousand(backend: str, kind: str) -> None:
     """Both backends search in the same code, on contributions of their own."""
-    run(backend, kind, share_of(2_500 if backend == "cpu" else 250), 3, 2)
+    run(backend, kind, share_of(2_500), 3, 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -56,7 +56,7 @@ def test_all_subsets(runner: Runner, kind: str, classes: int) -> None:
 def test_ten_thousand(runner: Runner, kind: str) -> None:
     """Of both backends the same code erases; they differ in how they project."""
     if runner.name in ("reference", "cpu-plain"):
-        run(runner, kind, share_of(250 if runner.name == "reference" else 2_500), 3)
+        run(runner, kind, share_of(2_500), 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
