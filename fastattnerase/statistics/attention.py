@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -13,6 +14,32 @@ Floats = NDArray[np.float64]
 
 
 # --- of all instances of a batch, one after another ----------------------------------------------
+
+
+def sums_of(values: Floats, offsets: Ints) -> Floats:
+    """Add up numbers of items within each instance, in their order from 0 on.
+
+    `((0 + v_1) + v_2) + …`: a sum depends on its own items alone, to the last bit.
+    `np.add.reduceat` adds up in another order; `np.add.at` in this one, four times as slowly.
+
+    Args:
+        values: `[T]` float64, contiguous.
+        offsets: `[B + 1]` int64, where each instance begins, and the end of the last.
+
+    Returns:
+        `[B]` float64; 0 for an instance without items.
+
+    Example:
+        >>> import numpy as np
+        >>> from fastattnerase.statistics.attention import sums_of
+        >>> sums_of(np.array([1.0, 2.0, 4.0]), np.array([0, 2, 2, 3])).tolist()
+        [3.0, 0.0, 4.0]
+    """
+    # Unsafe: the offsets are not looked through again.
+    sums = torch.segment_reduce(
+        torch.from_numpy(values), "sum", offsets=torch.from_numpy(offsets), initial=0.0, unsafe=True
+    )
+    return np.asarray(sums.numpy())
 
 
 def head_weights(batch: AttentionBatch) -> Floats:
@@ -39,20 +66,22 @@ def head_weights(batch: AttentionBatch) -> Floats:
     given = batch.weights if batch.scores is None else batch.scores
     assert given is not None  # a batch has one of the two
     values = given.reshape(-1, batch.num_heads).cpu().double().numpy()  # [T, H]
-    lengths = batch.lengths.cpu().numpy()
-    instance = np.repeat(np.arange(len(lengths)), lengths)  # [T]
+    offsets = batch.offsets.cpu().numpy()
+    lengths = np.diff(offsets)
     if batch.scores is not None:
-        highest = np.full((len(lengths), values.shape[1]), -np.inf)  # [B, H]
-        np.maximum.at(highest, instance, values)
+        highest = np.zeros((len(lengths), values.shape[1]))  # [B, H]
+        some = lengths > 0
+        if some.any():
+            highest[some] = np.maximum.reduceat(values, offsets[:-1][some])
         # An instance whose scores are all -inf has no mass.
         highest[~np.isfinite(highest)] = 0.0
         with np.errstate(invalid="ignore", over="ignore"):
-            values = np.exp(values - highest[instance])
-    total = np.zeros((len(lengths), values.shape[1]))  # [B, H]
-    np.add.at(total, instance, values)
+            values = np.exp(values - np.repeat(highest, lengths, axis=0))
+    heads = np.ascontiguousarray(values.T)  # [H, T]
+    total = np.stack([sums_of(of_head, offsets) for of_head in heads], axis=1)  # [B, H]
     total[total == 0] = 1.0
     with np.errstate(invalid="ignore"):
-        return np.asarray(values / total[instance])
+        return np.asarray(values / np.repeat(total, lengths, axis=0))
 
 
 def attention_weights(batch: AttentionBatch) -> Floats:
@@ -73,7 +102,8 @@ def attention_weights(batch: AttentionBatch) -> Floats:
         ...     head_weight=torch.ones(2, 1))).tolist()
         [0.25, 0.75]
     """
-    return np.asarray(head_weights(batch).mean(axis=1))
+    weights = head_weights(batch)  # [T, H]
+    return np.asarray(weights[:, 0] if batch.num_heads == 1 else weights.mean(axis=1))
 
 
 def divergences_from_uniform(weights: Floats, offsets: Ints) -> tuple[Floats, Floats]:
@@ -94,14 +124,11 @@ def divergences_from_uniform(weights: Floats, offsets: Ints) -> tuple[Floats, Fl
         (0.6931, 0.2158)
     """
     n = np.diff(offsets)  # [B]
-    instance = np.repeat(np.arange(len(n)), n)  # [T]
-    even = 1 / n[instance]  # [T]
+    even = 1 / np.repeat(n, n)  # [T]
     middle = (weights + even) / 2  # [T]
 
     def total(terms: Floats) -> Floats:
-        sums = np.zeros(len(n))
-        np.add.at(sums, instance, terms)
-        return np.where(n > 0, sums, np.nan)
+        return np.where(n > 0, sums_of(terms, offsets), np.nan)
 
     def times_log(of: Floats, to: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from fastattnerase.statistics.attention import (
     head_weights,
     js_divergence,
     kl_divergence,
+    sums_of,
 )
 
 
@@ -71,6 +73,22 @@ def test_divergences_from_uniform_of_each_instance() -> None:
     np.testing.assert_allclose(js, [both, math.nan, 0.0, 0.0], rtol=1e-14)
     none, _ = divergences_from_uniform(np.zeros(0), np.zeros(1, dtype=np.int64))
     assert none.shape == (0,)
+
+
+def test_sums_add_up_in_order_to_the_last_bit() -> None:
+    rng = np.random.default_rng(0)
+    lengths = [0, 1, 7, 0, 130, 1000, 0]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    values = rng.normal(size=offsets[-1]) * 10.0 ** rng.integers(-9, 9, offsets[-1])
+    expected = []
+    for begin, end in pairwise(offsets):
+        total = 0.0
+        for value in values[begin:end]:
+            total += value
+        expected.append(total)
+    assert sums_of(values, offsets).tolist() == expected
+    values[3] = np.nan
+    assert np.isnan(sums_of(values, offsets)).tolist() == [False] * 2 + [True] + [False] * 4
 
 
 P = torch.tensor([0.1, 0.9], dtype=torch.float64)

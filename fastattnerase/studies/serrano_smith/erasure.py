@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import fastattnerase as fae
 from fastattnerase.extras import needs
 from fastattnerase.rankings.random import first_keys
 from fastattnerase.sources import Chunk
-from fastattnerase.statistics.attention import divergences_from_uniform
+from fastattnerase.statistics.attention import divergences_from_uniform, sums_of
 from fastattnerase.studies.serrano_smith.config import (
     ASCENDING,
     EXCLUSIONS,
@@ -48,6 +49,7 @@ _ITEM_DRAWS = 1 << 32  # random orders number from 0, draws of single items from
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 def measure(chunk: Chunk, config: Config, *, first_row: int = 0) -> dict[str, pa.Table]:
@@ -123,7 +125,8 @@ def erased(chunk: Chunk, config: Config, host: fae.AttentionBatch | None = None)
     batch = chunk.batch
     weights = erasable_weights(chunk, host)
     # Weights of an instance that is not finite are of no use, and no ranking either.
-    least_first = torch.from_numpy(-np.nan_to_num(weights)).to(batch.device)
+    known = np.where(np.isfinite(weights), weights, 0.0)
+    least_first = torch.from_numpy(-known).to(batch.device)
     w = sweep(
         chunk,
         (*RANKINGS, least_first, *config.rankings),
@@ -176,8 +179,8 @@ def tables_of(
             as_ints(w.prefixes.label),
             _labels(chunk.model_label, len(n)),
             as_ints(labels_of_nothing(w)) if chunk.keeps_last else _bias_labels(batch),
-            pa.array(list(w.prefixes.probabilities.double().cpu().numpy())),
-            pa.array(list(w.prefixes.logits.double().cpu().numpy())),
+            _lists(as_floats(w.prefixes.probabilities)),
+            _lists(as_floats(w.prefixes.logits)),
             uniform_kl,
             uniform_js,
             status,
@@ -207,11 +210,12 @@ class _Alone:
         assert w.single.kl is not None
         assert w.prefixes.order is not None
         self.orders = as_ints(w.prefixes.order)  # [R, T]
-        self.js = w.single.js.double().cpu().numpy()  # [T]
-        self.kl = w.single.kl.double().cpu().numpy()  # [T]
+        self.js = as_floats(w.single.js)  # [T]
+        self.kl = as_floats(w.single.kl)  # [T]
         self.flip_label = as_ints(w.single.flip_label)  # [T]
         self.weights, self.offsets, self.kept = weights, offsets, kept
-        self.begin, self.n = offsets[kept], np.diff(offsets)[kept]
+        self.lengths = np.diff(offsets)  # [B]
+        self.begin, self.n = offsets[kept], self.lengths[kept]
 
     def place(self, row: int, place: int) -> Ints:
         """Find the item at a place of a ranking's order, 1 the first, -1 the last; `[K]`."""
@@ -219,9 +223,24 @@ class _Alone:
         return np.asarray(self.orders[row][self.begin + index])
 
     def columns(self, items: Ints) -> list[Any]:
-        """Give alpha, js, kl and flip_label of positions [K]."""
-        i = self.begin + items
+        """Give alpha, js, kl and flip_label of positions [..., K], one row after another."""
+        i = (self.begin + items).ravel()
         return [self.weights[i], self.js[i], self.kl[i], self.flip_label[i]]
+
+    def mean_of_others(self, values: Floats, left_out: Ints) -> Floats:
+        """Average `values` [T] over all items of each analysed instance but one; `[K]`."""
+        others = values.copy()
+        others[left_out] = 0.0  # left out, not subtracted: nothing cancels
+        totals = sums_of(others, self.offsets)
+        return np.asarray(totals[self.kept] / (self.n - 1))
+
+    def counts(self, where: Bools) -> Ints:
+        """Count the items of each analysed instance that are so; `[T]` to `[K]`."""
+        counted = np.zeros_like(self.lengths)
+        some = self.lengths > 0
+        if len(where):
+            counted[some] = np.add.reduceat(where, self.offsets[:-1][some], dtype=np.int64)
+        return np.asarray(counted[self.kept])
 
 
 def random_items(top: Ints, n: Ints, ids: Ints, *, rule: RandomItem, seed: int, draw: int) -> Ints:
@@ -266,47 +285,39 @@ def random_items(top: Ints, n: Ints, ids: Ints, *, rule: RandomItem, seed: int, 
 
 
 def _single(alone: _Alone, config: Config, rows: Ints, ids: Ints) -> pa.Table:
-    kept, offsets, n = alone.kept, alone.offsets, alone.n
-    flips = (alone.flip_label >= 0).astype(np.float64)
-    tables = []
-    for draw, ranking in enumerate(SINGLE_RANKINGS):
+    kept, n = alone.kept, alone.n
+    flips = alone.flip_label >= 0  # [T]
+    flipping = alone.counts(flips)  # [K]
+    later_flips = (flipping - flips[alone.begin]) / (n - 1)
+    found: list[list[Any]] = []
+    for draw, _ in enumerate(SINGLE_RANKINGS):
         top = alone.place(config.random_orders + draw, 1)
         other = random_items(
             top, n, ids[kept], rule=config.random_item, seed=config.seed, draw=draw
         )
-        alpha, js, kl, flip_label = alone.columns(top)
-        r_alpha, r_js, r_kl, r_flip_label = alone.columns(other)
+        own, others = alone.columns(top), alone.columns(other)
         i = alone.begin + top
-        bound = np.full(len(offsets) - 1, np.inf)
-        bound[kept] = js + LEAST_DIFFERENCE
-        larger = (alone.js > np.repeat(bound, np.diff(offsets))).astype(np.float64)  # [T]
-        tables.append(
-            pa.table(
-                [
-                    rows[kept],
-                    pa.repeat(ranking, len(kept)),
-                    top,
-                    alpha,
-                    js,
-                    kl,
-                    flip_label,
-                    other,
-                    r_alpha,
-                    r_js,
-                    r_kl,
-                    r_flip_label,
-                    alpha - r_alpha,
-                    js - r_js,
-                    _mean_of_others(alone.weights, offsets, kept, i),
-                    _mean_of_others(alone.js, offsets, kept, i),
-                    _mean_of_others(flips, offsets, kept, i),
-                    _mean_of_others(flips, offsets, kept, alone.begin),
-                    _mean_of_others(larger, offsets, kept, i),
-                ],
-                schema=SINGLE,
-            )
+        bound = np.full(len(alone.lengths), np.inf)
+        bound[kept] = own[1] + LEAST_DIFFERENCE
+        found.append(
+            [
+                rows[kept],
+                top,
+                *own,
+                other,
+                *others,
+                own[0] - others[0],
+                own[1] - others[1],
+                alone.mean_of_others(alone.weights, i),
+                alone.mean_of_others(alone.js, i),
+                (flipping - flips[i]) / (n - 1),
+                later_flips,
+                alone.counts(alone.js > np.repeat(bound, alone.lengths)) / (n - 1),
+            ]
         )
-    return pa.concat_tables(tables)
+    columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+    columns.insert(1, _named(SINGLE_RANKINGS, len(kept)))
+    return pa.table(columns, schema=SINGLE)
 
 
 def _erased(alone: _Alone, config: Config, rows: Ints) -> pa.Table:
@@ -315,34 +326,30 @@ def _erased(alone: _Alone, config: Config, rows: Ints) -> pa.Table:
         (("attention", (1, 2, -1, -2)), ("gradient", (1, 2)), ("product", (1, 2)))
     ):
         places += [(ranking, 0, config.random_orders + number, place) for place in wanted]
-    tables = []
-    for ranking, order, row, place in places:
-        items = alone.place(row, place)
-        count = len(items)
-        tables.append(
-            pa.table(
-                [
-                    rows[alone.kept],
-                    pa.repeat(ranking, count),
-                    pa.repeat(order, count),
-                    pa.repeat(place, count),
-                    items,
-                    *alone.columns(items),
-                ],
-                schema=ERASED,
-            )
-        )
-    return pa.concat_tables(tables)
+    items = np.array([alone.place(row, place) for _, _, row, place in places])  # [P, K]
+    count = len(alone.kept)
+    return pa.table(
+        [
+            np.tile(rows[alone.kept], len(places)),
+            _named([ranking for ranking, _, _, _ in places], count),
+            np.repeat([order for _, order, _, _ in places], count),
+            np.repeat([place for _, _, _, place in places], count),
+            items.ravel(),
+            *alone.columns(items),
+        ],
+        schema=ERASED,
+    )
 
 
-def _mean_of_others(values: Floats, offsets: Ints, kept: Ints, left_out: Ints) -> Floats:
-    """Average `values` [T] over all items of each kept instance but one; `[K]`."""
-    others = values.copy()
-    others[left_out] = 0.0  # left out, not subtracted: nothing cancels
-    n = np.diff(offsets)
-    totals = np.zeros(len(n))
-    np.add.at(totals, np.repeat(np.arange(len(n)), n), others)
-    return np.asarray(totals[kept] / (n[kept] - 1))
+def _named(rankings: Sequence[str], count: int) -> pa.Array:
+    """Give each ranking's name `count` times, one ranking after another."""
+    return pa.concat_arrays([pa.repeat(ranking, count) for ranking in rankings])
+
+
+def _lists(rows: Floats) -> pa.Array:
+    """Give the rows of `[B, C]` as lists."""
+    ends = np.arange(len(rows) + 1, dtype=np.int32) * rows.shape[1]
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(rows.ravel()))
 
 
 def _multi(
@@ -357,59 +364,57 @@ def _multi(
 ) -> pa.Table:
     first_flip = as_ints(w.prefixes.first_flip)[:, kept]  # [R, K]
     flip_label = as_ints(w.prefixes.flip_label)[:, kept]
-    mass = w.prefixes.removed_mass.double().cpu().numpy()[:, kept]
+    mass = as_floats(w.prefixes.removed_mass)[:, kept]
     orders = [("random", order) for order in range(config.random_orders)]
     orders += [(ranking, 0) for ranking in (*SINGLE_RANKINGS, ASCENDING, *config.rankings)]
     never = NEVER[config.never_flips]
     smallest = np.full(len(kept), np.nan)
+    known = np.ones(len(orders), dtype=bool)
     if w.minimal is not None:
         size = as_ints(w.minimal.size)[kept]
         smallest = np.where(size > 0, size, np.nan)
         orders.append(("minimal", 0))
         first_flip = np.concatenate([first_flip, size[None]])
         flip_label = np.concatenate([flip_label, as_ints(w.minimal.flip_label)[kept][None]])
-        erased = _prefix_mass(weights, as_ints(w.minimal.order), offsets, kept, size)
+        erased = _prefix_mass(weights, as_ints(w.minimal.order), offsets[kept], size)
         mass = np.concatenate([mass, erased[None]])
-    tables = []
-    for row, (ranking, order) in enumerate(orders):
-        flips = first_flip[row] > 0
-        items = np.where(flips, first_flip[row], np.nan)
-        tables.append(
-            pa.table(
-                [
-                    rows[kept],
-                    pa.repeat(ranking, len(kept)),
-                    pa.repeat(order, len(kept)),
-                    first_flip[row],
-                    flip_label[row],
-                    np.where(flips, items / n[kept], never),
-                    np.where(flips, mass[row], never),
-                    items / smallest,
-                    # The smallest set says nothing of what is erased after it.
-                    pa.array(lasting[row]) if row < len(lasting) else pa.nulls(len(kept)),
-                ],
-                schema=MULTI,
-            )
-        )
-    return pa.concat_tables(tables)
+        # The smallest set says nothing of what is erased after it.
+        lasting = np.concatenate([lasting, np.zeros_like(size)[None]])
+        known = np.append(known, False)
+    flips = first_flip > 0  # [R, K]
+    items = np.where(flips, first_flip, np.nan)
+    return pa.table(
+        [
+            np.tile(rows[kept], len(orders)),
+            _named([ranking for ranking, _ in orders], len(kept)),
+            np.repeat([order for _, order in orders], len(kept)),
+            first_flip.ravel(),
+            flip_label.ravel(),
+            np.where(flips, items / n[kept], never).ravel(),
+            np.where(flips, mass, never).ravel(),
+            (items / smallest).ravel(),
+            pa.array(lasting.ravel(), mask=np.repeat(~known, len(kept))),
+        ],
+        schema=MULTI,
+    )
 
 
-def _prefix_mass(weights: Floats, order: Ints, offsets: Ints, kept: Ints, size: Ints) -> Floats:
-    """Sum the weights of the first `size` items of an order, 0 where size is -1; `[K]`."""
-    n = np.diff(offsets)
-    instance = np.repeat(np.arange(len(n)), n)
-    place = np.arange(len(order)) - offsets[instance]  # place in the order
-    sizes = np.zeros(len(n), dtype=np.int64)
-    sizes[kept] = size
-    chosen = np.flatnonzero(place < sizes[instance])
-    totals = np.zeros(len(n))
-    np.add.at(totals, instance[chosen], weights[offsets[instance[chosen]] + order[chosen]])
-    return np.asarray(totals[kept])
+def _prefix_mass(weights: Floats, order: Ints, begin: Ints, size: Ints) -> Floats:
+    """Sum the weights of the first `size` items of each order, 0 where size is -1; `[K]`."""
+    ends = np.concatenate([[0], np.cumsum(np.maximum(size, 0))])  # [K + 1]
+    place = np.arange(ends[-1]) + np.repeat(begin - ends[:-1], np.diff(ends))
+    item = order[place] + np.repeat(begin, np.diff(ends))
+    return sums_of(weights[item], ends)
 
 
 def as_ints(tensor: Tensor) -> Ints:
     """Give an integer tensor as an array of int64."""
     return np.asarray(tensor.cpu().numpy(), dtype=np.int64)
+
+
+def as_floats(tensor: Tensor) -> Floats:
+    """Give a float32 or float64 tensor as an array of float64."""
+    return np.asarray(tensor.cpu().numpy(), dtype=np.float64)
 
 
 def _labels(labels: Tensor | None, count: int) -> pa.Array:

@@ -12,7 +12,6 @@ import fastattnerase as fae
 from fastattnerase.choices import BackendName
 from fastattnerase.extras import needs
 from fastattnerase.measures.areas import areas
-from fastattnerase.measures.lasting import lasting
 from fastattnerase.studies.serrano_smith.config import SINGLE_RANKINGS, Config
 from fastattnerase.studies.serrano_smith.instance_tables import CURVED, CURVES, PLACES
 
@@ -39,14 +38,15 @@ def decisions(batch: fae.AttentionBatch, w: fae.Sweep, config: Config) -> fae.Pr
     # An instance that is not finite has no order; any will do, since it is left out.
     if "decision" in w.prefixes.curves:  # beside an item that is never erased
         return w.prefixes
-    place = torch.arange(orders.shape[1], device=orders.device)
-    n = batch.offsets.diff()
-    place = place - batch.offsets[:-1].repeat_interleave(n, output_size=orders.shape[1])
+    given = list(orders)
+    # Of a batch on a GPU that is not asked: its work is queued, and not waited for.
+    if orders.device.type != "cpu" or orders.numpy().min(initial=0) < 0:
+        place = torch.arange(orders.shape[1], device=orders.device)
+        n = batch.offsets.diff()
+        place = place - batch.offsets[:-1].repeat_interleave(n, output_size=orders.shape[1])
+        given = [torch.where(order < 0, place, order) for order in orders]
     return fae.erase_prefixes(
-        batch,
-        [torch.where(order < 0, place, order) for order in orders],
-        curves="decision",
-        backend=cast(BackendName, config.backend),
+        batch, given, curves="decision", backend=cast(BackendName, config.backend)
     )
 
 
@@ -61,19 +61,24 @@ def lasting_flips(w: fae.Sweep, again: fae.PrefixErasure, kept: Ints) -> Ints:
     Returns:
         `[R, K]`, `measures.lasting.Lasting.stays`; -1 where the order never flips.
     """
-    points, bounds, k = _points(w, kept)
-    of_prefixes = again.curves["decision"].cpu().numpy()[:, points]  # [R, P]
-    labels = w.prefixes.label.cpu().numpy()[kept]
+    begins = w.prefixes.curve_offsets.cpu().numpy()
+    size = np.diff(begins)
+    begin, n = begins[kept], size[kept] - 1  # [K]
+    labels = np.repeat(w.prefixes.label.cpu().numpy(), size)  # [P]
     first = w.prefixes.first_flip.cpu().numpy()[:, kept]  # [R, K]
-    size = np.diff(bounds)
-    stays = []
-    for row, decision in enumerate(of_prefixes):
-        flip = np.repeat(first[row], size)  # [P]
+    stays = np.empty(first.shape, dtype=np.int64)
+    for row, decision in enumerate(again.curves["decision"].cpu().numpy()):
+        same = decision == labels  # [P]
+        points = np.flatnonzero(same)
+        # The last point before nothing is left that has the original decision; -1 for none.
+        last = np.append(-1, points)[np.searchsorted(points, begin + n)] - begin  # [K]
         # The sweep has decided where the first flip is; where sums are nearly zero another way of
         # adding could find it next to there.
-        changed = (decision != np.repeat(labels, size)) & (k >= flip) | (k == flip)
-        stays.append(np.where(first[row] < 0, -1, lasting(changed & (flip > 0), bounds).stays))
-    return np.array(stays, dtype=np.int64).reshape(len(of_prefixes), len(kept))
+        undone = last > first[row]
+        nothing = undone & (last == n - 1) & same[begin + n]
+        stays[row] = np.where(undone, last + 1, first[row])
+        stays[row, (first[row] < 0) | nothing] = -1
+    return stays
 
 
 def curves(w: fae.Sweep, config: Config, kept: Ints, rows: Ints) -> pa.Table:
