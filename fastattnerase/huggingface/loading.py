@@ -217,7 +217,10 @@ def read_tokenizer(folder: Path) -> Any:
                 # Words that stand alone begin with a space, as they do inside of a text.
                 **({"add_prefix_space": True} if spaces else {}),
             )
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:
+        # Of a file that it cannot read tokenizers raises Exception itself, no class of its own.
+        if type(error) is not Exception and not isinstance(error, (OSError, ValueError, KeyError)):
+            raise
         reason = " ".join(str(error).split())
         raise ModelError(
             f"{folder}: given no tokenizer that can be read ({reason:.200}), needed a "

@@ -44,9 +44,11 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     refused(folder, "that transformers makes no classifier of")
     (tmp_path / "kept").rename(folder / "model.safetensors")
     (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").unlink(missing_ok=True)  # which transformers 4 writes, too
     refused(folder, "given no tokenizer, needed tokenizer.json beside the model")
-    (folder / "tokenizer.json").write_text("{}")
-    refused(folder, "given no tokenizer that can be read")
+    for damaged in ("{}", '{"model": {"type": "none"}}', "{"):
+        (folder / "tokenizer.json").write_text(damaged)
+        refused(folder, "given no tokenizer that can be read")
     roberta = save_tiny("roberta", tmp_path / "other")
     (folder / "tokenizer.json").write_bytes((roberta / "tokenizer.json").read_bytes())
     (folder / "tokenizer_config.json").write_bytes((roberta / "tokenizer_config.json").read_bytes())

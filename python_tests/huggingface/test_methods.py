@@ -89,11 +89,11 @@ def test_integrated_gradients_are_captums(family: str) -> None:
     ahead, behind = len(model.words.before), len(model.words.after)
     start = [*ids[:ahead], *[pad] * (len(ids) - ahead - behind), *ids[len(ids) - behind :]]
     tokens = torch.tensor([ids])
-    positions = torch.arange(len(ids))[None] + (2 if family == "roberta" else 0)
 
     def forward(given: Tensor) -> Tensor:
-        # RoBERTa gives padding no position of its own; here only vectors are to change.
-        logits: Tensor = model.model(input_ids=given, position_ids=positions).logits
+        # Of tokens RoBERTa gives padding no position of its own; here only vectors are to change.
+        vectors = model.model.get_input_embeddings()(given)
+        logits: Tensor = model.model(inputs_embeds=vectors).logits
         return logits
 
     target = int(forward(tokens).argmax())
