@@ -9,6 +9,7 @@ import platform
 import shutil
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -20,6 +21,7 @@ from fastattnerase.threads import side_by_side
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 RUN = "run.json"
 RESULT = "result.json"
@@ -255,20 +257,26 @@ class PartialTables:
         if not marker.exists():
             write_json(marker, state)
         self.count = 0
-        while self._file(self.names[-1], self.count).exists():
+        while self.file(self.names[-1], self.count).exists():
             self.count += 1
 
-    def _file(self, name: str, part: int) -> Path:
+    def file(self, name: str, part: int) -> Path:
+        """Give the file of a part of a table."""
         return self.parts / f"{name}-{part:06d}.parquet"
 
     def rows(self) -> int:
         """Count the rows of the marking table in the complete parts."""
         with needs("text"):
             import pyarrow.parquet as pq
-        files = [self._file(self.names[-1], part) for part in range(self.count)]
-        return sum(int(self._read(pq.read_metadata, file).num_rows) for file in files)
+        files = [self.file(self.names[-1], part) for part in range(self.count)]
+        return sum(int(self.read(pq.read_metadata, file).num_rows) for file in files)
 
-    def _read(self, read: Callable[[Path], Any], file: Path) -> Any:
+    def read(self, read: Callable[[Path], Any], file: Path) -> Any:
+        """Read a part by a function of pyarrow.
+
+        Raises:
+            RunError: it is missing or damaged.
+        """
         with needs("text"):
             import pyarrow as pa
         try:
@@ -284,7 +292,7 @@ class PartialTables:
         with needs("text"):
             import pyarrow.parquet as pq
         for name in self.names:
-            file = self._file(name, self.count)
+            file = self.file(name, self.count)
             partial = file.with_suffix(".partial")
             pq.write_table(tables[name], partial, **packed(tables[name].schema))
             partial.replace(file)
@@ -292,43 +300,145 @@ class PartialTables:
 
     def merge(
         self,
-        empty: Mapping[str, pa.Schema],
+        schemas: Mapping[str, pa.Schema],
         report: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
-        """Write `NAME.parquet` with one row group a part, holding one part of a table in memory.
+        """Write `NAME.parquet` of every table, from the parts that there are.
 
         Args:
-            empty: the schema of each table.
+            schemas: of each table.
             report: told how many files of parts are copied, of how many.
         """
-        with needs("text"):
-            import pyarrow.parquet as pq
-        done, files, one_at_a_time = 0, len(self.names) * self.count, Lock()
-        stopped = False  # by an error or by the user
-        report(done, files)
-
-        def copy(name: str) -> None:
-            nonlocal done
-            target = self.folder / f"{name}.parquet"
-            partial = target.with_suffix(".partial")
-            with pq.ParquetWriter(partial, empty[name], **packed(empty[name])) as writer:
-                for part in range(self.count):
-                    if stopped:
-                        return
-                    writer.write_table(self._read(_whole, self._file(name, part)))
-                    with one_at_a_time:
-                        done += 1
-                        report(done, files)
-            partial.replace(target)
-
-        def size(name: str) -> int:
-            return sum(file.stat().st_size for file in self.parts.glob(f"{name}-*.parquet"))
-
-        try:  # the largest first, beside which the others are written
-            deque(side_by_side(copy, sorted(self.names, key=size, reverse=True)), maxlen=0)
-        finally:
-            stopped = True
+        with Merging(self, schemas) as merging:
+            merging.finish(report)
 
     def discard(self) -> None:
         """Delete the parts."""
         shutil.rmtree(self.parts)
+
+
+class Merging:
+    """Whole tables that grow beside the parts they are made of, within `with`.
+
+    `NAME.parquet` has one row group a part, and appears once it is whole; one part of a table at a
+    time is in memory.
+
+    Args:
+        tables: the parts.
+        schemas: of each table.
+    """
+
+    def __init__(self, tables: PartialTables, schemas: Mapping[str, pa.Schema]) -> None:
+        self._tables = tables
+        self._copies = {name: _Copy(tables, name, schemas[name]) for name in tables.names}
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="fastattnerase")
+        self._beside: Future[None] | None = None
+        self._ended = False  # whether nothing more is copied beside the caller
+
+    def __enter__(self) -> Merging:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended = True
+        self._pool.shutdown(wait=True)
+        for copy in self._copies.values():
+            copy.close()
+
+    def go_on(self) -> None:
+        """Copy what there is by now in a thread beside the caller.
+
+        Raises:
+            RunError: a part that was to be copied is damaged.
+        """
+        if self._beside is not None and not self._beside.done():
+            return
+        self._raise_errors()
+        self._beside = self._pool.submit(self._copy_some)
+
+    def finish(self, report: Callable[[int, int], None] = lambda done, total: None) -> None:
+        """Copy what is left of all tables, several at a time, and put the whole ones in place.
+
+        Args:
+            report: told how many files of parts are copied, of how many.
+        """
+        self._ended = True
+        self._pool.shutdown(wait=True)
+        self._raise_errors()
+        files, one_at_a_time = len(self._copies) * self._tables.count, Lock()
+        stopped = False  # by an error or by the user
+        report(sum(copy.done for copy in self._copies.values()), files)
+
+        def end(copy: _Copy) -> None:
+            while copy.left() and not stopped:
+                copy.next()
+                with one_at_a_time:
+                    report(sum(copy.done for copy in self._copies.values()), files)
+            if not stopped:
+                copy.end()
+
+        def bytes_left(copy: _Copy) -> int:
+            return copy.left() * copy.size()  # of every table the same number of parts
+
+        try:  # the one with most left first, beside which the others are written
+            order = sorted(self._copies.values(), key=bytes_left, reverse=True)
+            deque(side_by_side(end, order), maxlen=0)
+        finally:
+            stopped = True
+
+    def _copy_some(self) -> None:
+        for copy in self._copies.values():
+            while copy.left() and not self._ended:
+                copy.next()
+
+    def _raise_errors(self) -> None:
+        if self._beside is not None:
+            self._beside.result()
+
+
+class _Copy:
+    """One table that is copied from its parts; one thread at a time has it.
+
+    Attributes:
+        done: parts that are copied.
+    """
+
+    def __init__(self, tables: PartialTables, name: str, schema: pa.Schema) -> None:
+        self.done = 0
+        self._tables, self._name, self._schema = tables, name, schema
+        self._partial = tables.parts / f"{name}.partial"
+        self._writer: pq.ParquetWriter | None = None
+
+    def left(self) -> int:
+        """Count the parts that are there and not copied."""
+        return self._tables.count - self.done
+
+    def size(self) -> int:
+        """Give the bytes of all parts."""
+        files = self._tables.parts.glob(f"{self._name}-*.parquet")
+        return sum(file.stat().st_size for file in files)
+
+    def next(self) -> None:
+        """Copy a part."""
+        self._open().write_table(
+            self._tables.read(_whole, self._tables.file(self._name, self.done))
+        )
+        self.done += 1
+
+    def end(self) -> None:
+        """Put the whole table in its place."""
+        self._open()
+        self.close()
+        self._partial.replace(self._tables.folder / f"{self._name}.parquet")
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _open(self) -> pq.ParquetWriter:
+        with needs("text"):
+            import pyarrow.parquet as pq
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._partial, self._schema, **packed(self._schema))
+        return self._writer

@@ -179,7 +179,7 @@ class Summary:
             begin, end = self._window(_QUARTILES[name], each, groups)
             self._windows.append((begin, end))
             sums.append(np.bincount(self._rows[:begin], minlength=len(columns)))
-        self.columns = np.stack(sums, axis=1).astype(np.float64)  # [N, S]
+        self.columns = np.stack(sums).astype(np.float64).T  # [N, S], each column in one piece
 
     def _window(self, share: float, each: Floats, groups: Sequence[int]) -> tuple[int, int]:
         """Say between which values a quartile of a resample lies in all likelihood.

@@ -126,16 +126,19 @@ def _write(
     done = tables.rows()
     report(ERASING, done, len(source))
     pending: list[dict[str, pa.Table]] = []
-    for chunk in source.chunks(done):
-        pending.append(measure(chunk, config, first_row=done))
-        done += pending[-1]["instances"].num_rows
-        if sum(part["instances"].num_rows for part in pending) >= _PART:
+    with rundir.Merging(tables, kinds) as merging:
+        merging.go_on()  # with what is there of an interrupted run
+        for chunk in source.chunks(done):
+            pending.append(measure(chunk, config, first_row=done))
+            done += pending[-1]["instances"].num_rows
+            if sum(part["instances"].num_rows for part in pending) >= _PART:
+                tables.append(_concatenate(pending))
+                pending.clear()
+                merging.go_on()
+            report(ERASING, done, len(source))
+        if pending:
             tables.append(_concatenate(pending))
-            pending.clear()
-        report(ERASING, done, len(source))
-    if pending:
-        tables.append(_concatenate(pending))
-    tables.merge(kinds, partial(report, TABLES))
+        merging.finish(partial(report, TABLES))
     report(DOCUMENTS, 0, 1)
     shown = exhibits.choose(source, config, folder)
     report(DOCUMENTS, 1, 1)
