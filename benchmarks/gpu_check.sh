@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one command: build, contract tests on the cuda and triton backends,
-# compute-sanitizer, benchmarks. No network; needs an NVIDIA GPU with its CUDA toolkit and a python3
-# with torch, triton, scikit-build-core, pybind11, cmake, ninja, pytest, hypothesis, pandas.
+# compute-sanitizer, benchmarks, transformers. No network; needs an NVIDIA GPU with its CUDA toolkit
+# and a python3 with torch, triton, scikit-build-core, pybind11, cmake, ninja, pytest, hypothesis,
+# pandas.
 #
 #   bash benchmarks/gpu_check.sh [RESULTS]             all stages, within 8 minutes
 #   bash benchmarks/gpu_check.sh --quick [RESULTS]     build, cuda tests, two sets: within 3 minutes
 #   bash benchmarks/gpu_check.sh --stages build,bench  some stages: build cuda triton memcheck
-#                                                      racecheck bench
+#                                                      racecheck bench transformer
 #   bash benchmarks/gpu_check.sh --emulated [RESULTS]  dry run on a CPU: host emulator, interpreter
 #
 # RESULTS defaults to $OUT, then to benchmarks/results (dry run: benchmarks/results/emulated); logs
-# land there, and numbers as gpu-DEVICE.json and .md. Each stage has its own time limit; a failed
-# stage does not stop the next ones, and the exit status is the number of failed stages. Without the
-# stage build, the fastattnerase that python finds is checked. The build compiles for the GPU that is
-# there; a wheel in dist/ that this python takes is used instead. Variables: PYTHON (python3), LIMIT
-# (seconds in all).
+# land there, and numbers as gpu-DEVICE.json and .md and transformer-DEVICE.json. Each stage has its
+# own time limit; a failed stage does not stop the next ones, and the exit status is the number of
+# failed stages. Without the stage build, the fastattnerase that python finds is checked. The build
+# compiles for the GPU that is there; a wheel in dist/ that this python takes is used instead. Where
+# python has no package transformers, the stage transformer is named as not run and is no failure.
+# Variables: PYTHON (python3), LIMIT (seconds in all).
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -24,7 +26,7 @@ while [ $# -gt 0 ]; do
     --emulated) mode=emulated ;;
     --quick) quick=1 ;;
     --stages) stages=${2:?--stages: needs a comma-separated list}; shift ;;
-    -h | --help) sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "unknown option $1; see --help" >&2; exit 64 ;;
     *) results=$1 ;;
   esac
@@ -36,7 +38,7 @@ results=${results:-${OUT:-$default}}
 mkdir -p "$results" || exit 73
 results=$(cd "$results" && pwd)
 if [ -z "$stages" ]; then
-  stages=build,cuda,triton,memcheck,racecheck,bench
+  stages=build,cuda,triton,memcheck,racecheck,bench,transformer
   [ $quick = 1 ] && stages=build,cuda,bench
 fi
 python=${PYTHON:-python3}
@@ -64,7 +66,7 @@ stage() {
   left=$((limit - (SECONDS - start)))
   [ $most -gt $left ] && most=$left
   if [ $most -lt 5 ]; then
-    printf '%-10s NO TIME LEFT\n' "$name" >"$verdicts/$name"
+    printf '%-11s NO TIME LEFT\n' "$name" >"$verdicts/$name"
     return
   fi
   echo "== $name, at most $most s"
@@ -72,16 +74,20 @@ stage() {
   status=$?
   case $status in
     0) verdict=ok ;;
+    77) verdict='not run' ;;
     124 | 137) verdict='TIMED OUT' ;;
     *) verdict="FAILED ($status)" ;;
   esac
-  [ "$verdict" = ok ] || { echo "-- $name: $verdict"; tail -n 25 "$results/$name.log"; }
-  # Test counts summed over processes, or what compute-sanitizer says at its end.
-  printf '%-10s %-12s %4s s  %s%s\n' "$name" "$verdict" $((SECONDS - began)) \
+  case $verdict in
+    ok | 'not run') ;;
+    *) echo "-- $name: $verdict"; tail -n 25 "$results/$name.log" ;;
+  esac
+  # Test counts summed over processes, or what compute-sanitizer says at its end, or why not.
+  printf '%-11s %-12s %4s s  %s%s\n' "$name" "$verdict" $((SECONDS - began)) \
     "$(grep -E ' in [0-9.]+s' "$results/$name.log" |
       grep -oE '[0-9]+ (passed|failed|skipped|errors?)' |
       awk '{ n[$2] += $1 } END { for (k in n) printf "%d %s  ", n[k], k }')" \
-    "$(grep -E '(ERROR|RACECHECK) SUMMARY|not supported' "$results/$name.log" |
+    "$(grep -E '(ERROR|RACECHECK) SUMMARY|not supported|not installed:' "$results/$name.log" |
       tail -n 1 | tr -d '=' | cut -c1-90)" >"$verdicts/$name"
 }
 
@@ -140,16 +146,42 @@ sanitize() {
 }
 
 # What was measured on which device is told by the file's name.
-bench() {
-  local device
-  device=$("$python" -c '
+device() {
+  "$python" -c '
 import re, torch
 name = torch.cuda.get_device_name() if torch.cuda.is_available() else "emulated"
-print(re.sub("[^a-z0-9]+", "-", name.lower()).strip("-"))') || return
-  "$python" "$root/benchmarks/gpu.py" --json "$results/gpu-$device.json" "$@"
+print(re.sub("[^a-z0-9]+", "-", name.lower()).strip("-"))'
 }
 
-export -f build contract sanitize bench
+bench() {
+  local name
+  name=$(device) || return
+  "$python" "$root/benchmarks/gpu.py" --json "$results/gpu-$name.json" "$@"
+}
+
+# Tiny classifiers of each family on the GPU, then the benchmark, with random weights.
+transformer() {
+  "$python" -c '
+import importlib.util, sys
+missing = [name for name in ("transformers", "tokenizers") if not importlib.util.find_spec(name)]
+if missing:
+    print(*missing, "not installed: nothing was checked")
+    sys.exit(77)' || return
+  local name gpu=(--gpu) flags=(--device cuda)
+  [ $mode = emulated ] && gpu=() flags=(--smoke)
+  name=$(device) || return
+  # Another release of transformers may warn of what the next one changes.
+  OMP_NUM_THREADS=1 "$python" -c '
+import sys, fastattnerase, pytest
+sys.exit(pytest.main(sys.argv[1:]))' --import-mode=append --rootdir "$root" \
+    -c "$root/pyproject.toml" -q --tb=short --maxfail=10 -o filterwarnings=default \
+    -o "cache_dir=$work/cache-transformer" "${gpu[@]}" \
+    "$root/python_tests/huggingface/test_last_layer.py" \
+    "$root/python_tests/huggingface/test_devices.py" || return
+  "$python" "$root/benchmarks/transformer.py" "${flags[@]}" --json "$results/transformer-$name.json"
+}
+
+export -f build contract sanitize device bench transformer
 export mode root python site work results
 
 flags=()
@@ -163,6 +195,7 @@ if [ $mode = gpu ]; then
   stage racecheck 100 bash -c 'sanitize racecheck --smallest' &
   wait
   stage bench 200 bash -c 'bench "$@"' bench "${flags[@]}"
+  stage transformer 100 bash -c transformer
 else
   stage build 900 bash -c build
   stage cuda 1500 bash -c 'contract cuda-emulated 1' &
@@ -171,14 +204,15 @@ else
   stage memcheck 600 "$python" "$root/benchmarks/sanitizer_cases.py" --emulated &
   wait
   stage bench 600 bash -c 'bench --emulated "$@"' bench "${flags[@]}"
+  stage transformer 300 bash -c transformer
 fi
 
 echo
 case ,$stages, in *,bench,*) sed -n '/^| set /,$p' "$results/bench.log" ;; esac
 echo
-failed=$(cat "$verdicts"/* | grep -vc ' ok ')
+failed=$(cat "$verdicts"/* | grep -vcE ' (ok|not run) ')
 {
-  for name in build cuda triton memcheck racecheck bench; do
+  for name in build cuda triton memcheck racecheck bench transformer; do
     [ -f "$verdicts/$name" ] && cat "$verdicts/$name"
   done
   echo "$mode: $failed failed, $((SECONDS - start)) s"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from huggingface.tiny import FAMILIES, TEXT, texts_of, tiny
+from huggingface.tiny import DEVICES, FAMILIES, TEXT, texts_of, tiny
 from torch import Tensor
 
 import fastattnerase as fae
@@ -28,8 +28,9 @@ def rerun(model: Any, ids: list[int], erased: set[int], padding: int) -> Tensor:
     to_query, to_key, to_value = family.projections
     H = family.heads
     pad = model.words.tokenizer.pad_token_id
-    tokens = torch.tensor([[*ids, *[pad] * padding]])
-    mask = torch.tensor([[1] * len(ids) + [0] * padding])
+    device = to_query.weight.device
+    tokens = torch.tensor([[*ids, *[pad] * padding]], device=device)
+    mask = torch.tensor([[1] * len(ids) + [0] * padding], device=device)
     found: dict[str, Tensor] = {}
     attention = family.layer.attention
     part = attention.self if hasattr(attention, "self") else attention
@@ -41,7 +42,7 @@ def rerun(model: Any, ids: list[int], erased: set[int], padding: int) -> Tensor:
         q, k, v = (found[name].unflatten(-1, (H, -1)) for name in ("q", "k", "v"))  # [1, L, H, d]
         scores = torch.einsum("hd,lhd->hl", q[0, 0], k[0]) / q.shape[-1] ** 0.5
         gone = torch.tensor([i in erased or i >= len(ids) for i in range(tokens.shape[1])])
-        weights = scores.masked_fill(gone, -torch.inf).softmax(1)
+        weights = scores.masked_fill(gone.to(device), -torch.inf).softmax(1)
         context = torch.einsum("hl,lhd->hd", weights, v[0]).flatten()
         if hasattr(attention, "out_lin"):
             context = attention.out_lin(context)
@@ -73,16 +74,18 @@ def positions_of(model: Any, document: Any) -> tuple[list[int], list[list[int]]]
     return [*ids, *model.words.after], items
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("direction", ["erase", "keep"])
 @pytest.mark.parametrize("unit", ["words", "pieces"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_prefix_is_a_rerun_with_masked_attention(
-    family: str, unit: Any, direction: Any
+    family: str, unit: Any, direction: Any, device: str
 ) -> None:
-    model = tiny(family, TransformerConfig(unit=unit))
+    model = tiny(family, TransformerConfig(unit=unit)).to(device)
     dataset = texts_of(model, TEXTS)
     [batch] = model.attention_batches(dataset)
     scores = torch.rand(int(batch.offsets[-1]) - len(batch), generator=torch.manual_seed(1))
+    scores = scores.to(device)
     found = sweep_beside_kept(
         batch, [scores], curves=("logits", "decision"), direction=direction
     ).prefixes
@@ -114,9 +117,10 @@ def test_every_prefix_is_a_rerun_with_masked_attention(
     ]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_text_alone_is_as_in_a_batch(family: str) -> None:
-    model = tiny(family)
+def test_a_text_alone_is_as_in_a_batch(family: str, device: str) -> None:
+    model = tiny(family).to(device)
     together = texts_of(model, [*TEXTS, LONG * 2])
     outputs = list(model.attention_outputs(together, batch_tokens=60))
     assert len(outputs) > 1

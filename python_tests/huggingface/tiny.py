@@ -12,6 +12,7 @@ from fastattnerase.data import Dataset, TokenisedText, encode
 from fastattnerase.huggingface import TransformerClassifier, TransformerConfig
 
 FAMILIES = ("bert", "roberta", "distilbert")
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 CLASSES = ["bad", "good"]
 WORDS = ["good", "bad", "film", "un", "##believ", "##ably", "a", "the", "very", "##s", "dull"]
 # Words of one, two and three pieces.
