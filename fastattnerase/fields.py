@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+else:  # imported where they are used; hints that are read at run time say Any
+    DataclassInstance = Any
 
 _ENTRY = re.compile(r"    (\w+): (.*)")
 

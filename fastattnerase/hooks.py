@@ -381,7 +381,7 @@ def _packed_with(name: str, values: Tensor, attention: Tensor, lengths: Tensor) 
     if lengths.ndim != 1 or total != len(values) or bool((lengths < 0).any()):
         raise ValueError(
             f"lengths: given {shape_of(lengths)} that sum to {total}, needed [B] that sum to the "
-            f"{len(values)} rows of values"
+            f"{counted(len(values), 'row')} of values"
         )
     offsets = offsets_of(lengths.to(values.device))
     instance = torch.repeat_interleave(offsets.diff())  # [T]
@@ -427,8 +427,8 @@ def _require_no_padding(batch: AttentionBatch) -> None:
     if padded:
         raise ValueError(
             f"mask: given neither mask nor lengths, needed one of them, where {padded} of "
-            f"{len(batch)} instances begin or end with items of weight 0, as padding does; "
-            "check=False takes them as items"
+            f"{counted(len(batch), 'instance')} begin or end with items of weight 0, as padding "
+            "does; check=False takes them as items"
         )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
     from fastattnerase.batch import AttentionBatch
+else:  # imported where they are used; hints that are read at run time say Any
+    AttentionBatch = Any
 
 
 def why_apart(first: AttentionBatch, second: AttentionBatch) -> str:

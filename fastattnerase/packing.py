@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fastattnerase.plurals import counted
 from fastattnerase.tensor_checks import (
     check_devices,
     check_float,
@@ -154,7 +155,8 @@ def pack_list(
         attention = _as_list(name, attention)
         if len(attention) != len(values):
             raise ValueError(
-                f"{name}: given {len(attention)} instances, needed {len(values)} as in values"
+                f"{name}: given {counted(len(attention), 'instance')}, needed {len(values)} as in "
+                "values"
             )
         for b, tensor in enumerate(attention):
             check_float(f"{name}[{b}]", tensor)

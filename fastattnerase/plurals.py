@@ -14,7 +14,17 @@ def plural(count: int, thing: str) -> str:
     """
     if count == 1:
         return thing
-    return f"{thing}es" if thing.endswith("s") else f"{thing}s"
+    return f"{thing}es" if thing.endswith(("s", "tch")) else f"{thing}s"
+
+
+def are(count: int) -> str:
+    """Give the verb that follows so many things: `is` or `are`."""
+    return "is" if count == 1 else "are"
+
+
+def have(count: int) -> str:
+    """Give the verb that follows so many things: `has` or `have`."""
+    return "has" if count == 1 else "have"
 
 
 def counted(count: int, thing: str) -> str:

@@ -14,11 +14,14 @@ from torch import Tensor
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.extras import needs
 from fastattnerase.item_texts import ItemTexts, list_of_texts, texts_of_instances
+from fastattnerase.plurals import counted
 from fastattnerase.runs.rundir import RunError
 
 if TYPE_CHECKING:
     from fastattnerase.data import Dataset
     from fastattnerase.models import AttentionClassifier
+else:  # imported where they are used; hints that are read at run time say Any
+    AttentionClassifier = Dataset = Any
 
 _ITEMS = 65_536  # items of a batch read from a file; one longer instance makes a batch of its own
 _INSTANCES = 2_048
@@ -241,8 +244,8 @@ class TensorSource:
             return [str(label) for label in range(count)]
         if len(names) != count or len(set(names)) != count:
             raise RunError(
-                f"{place}: given {', '.join(names)}, needed {count} distinct names, one for each "
-                "row of head_weight"
+                f"{place}: given {', '.join(names)}, needed {counted(count, 'distinct name')}, one "
+                "for each row of head_weight"
             )
         return names
 
@@ -336,7 +339,7 @@ class TensorSource:
         if offsets[0] != 0 or offsets[-1] != total:
             raise RunError(
                 f"{self.path}: offsets: given {int(offsets[0])} to {int(offsets[-1])}, needed "
-                f"from 0 to the {total} rows of values"
+                f"from 0 to the {counted(total, 'row')} of values"
             )
 
     def _check_head(self) -> None:

@@ -410,25 +410,39 @@ def test_one_of_a_thing_is_shown_as_one():
 # --- hints ----------------------------------------------------------------------------------------
 
 
-def exported():
-    """Every public function, class and method, by name."""
-    for package in ("fastattnerase", "fastattnerase.models", "fastattnerase.mi"):
-        module = import_module(package)
-        for name in module.__all__:
-            thing = getattr(module, name)
-            yield f"{package}.{name}", thing
-            if inspect.isclass(thing):
-                for member, value in vars(thing).items():
-                    function = getattr(value, "fget", None) or getattr(value, "__func__", value)
-                    if inspect.isfunction(function) and not member.startswith("__"):
-                        yield f"{package}.{name}.{member}", function
+def modules():
+    """The names of all modules of the package."""
+    root = Path(fae.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        *parts, name = path.relative_to(root).with_suffix("").parts
+        if name != "__main__":
+            yield ".".join(["fastattnerase", *parts, *([] if name == "__init__" else [name])])
 
 
-@pytest.mark.parametrize(
-    "thing", [pytest.param(thing, id=name) for name, thing in exported() if callable(thing)]
-)
-def test_hints_can_be_read_at_run_time(thing):
-    typing.get_type_hints(thing)
+def hinted(module):
+    """Every function, class and method that a module defines, by name."""
+    for name, thing in vars(module).items():
+        if getattr(thing, "__module__", None) != module.__name__:
+            continue
+        if inspect.isclass(thing):
+            yield name, thing
+            for member, value in vars(thing).items():
+                function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+                if inspect.isfunction(function):
+                    yield f"{name}.{member}", function
+        elif inspect.isfunction(inspect.unwrap(thing)):
+            yield name, thing
+
+
+@pytest.mark.parametrize("module", [pytest.param(name, id=name) for name in modules()])
+def test_hints_can_be_read_at_run_time(module):
+    wrong = {}
+    for name, thing in hinted(import_module(module)):
+        try:
+            typing.get_type_hints(thing)
+        except (NameError, TypeError) as error:
+            wrong[name] = str(error)
+    assert not wrong
 
 
 def test_hints_list_the_names_that_are_taken():

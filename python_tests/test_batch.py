@@ -303,7 +303,7 @@ def test_wrong_lists_and_slices_name_themselves():
             scores=[torch.ones(1), torch.ones(2)],
             head_weight=W,
         )
-    with pytest.raises(ValueError, match="scores: given 1 instances, needed 2"):
+    with pytest.raises(ValueError, match="scores: given 1 instance, needed 2"):
         fae.AttentionBatch.from_list(
             values=[torch.ones(1, 2), torch.ones(1, 2)], scores=[torch.ones(1)], head_weight=W
         )

@@ -66,7 +66,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert "1 row left out: empty query" in told
         assert "row 61: given a query without words, needed some" in told
         assert "1 row left out: answer not allowed" in told
-        assert "row 62: given label 'garden', needed one of the 1 answers" in told
+        assert "row 62: given label 'garden', needed one of the 1 answer" in told
     return folder
 
 

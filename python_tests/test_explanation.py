@@ -236,9 +236,9 @@ def test_bad_input_is_told() -> None:
             fae.explain(*arguments)
     with pytest.raises(ValueError, match="vocabulary: given with a saved model"):
         fae.explain(loaded(), ["good"], vocabulary=VOCABULARY)
-    with pytest.raises(ValueError, match="vocabulary: given 1 words, needed the 3 of the model"):
+    with pytest.raises(ValueError, match="vocabulary: given 1 word, needed the 3 of the model"):
         fae.explain(model, ["good"], vocabulary=Vocabulary(["good"]))
-    with pytest.raises(ValueError, match="classes: given 1 names, needed 2"):
+    with pytest.raises(ValueError, match="classes: given 1 name, needed 2"):
         fae.explain(model, ["good"], vocabulary=VOCABULARY, classes=["no"])
     with pytest.raises(ValueError, match="rankings: given 'best', needed one of"):
         fae.explain(loaded(), ["good"], rankings=["best"])
@@ -285,7 +285,7 @@ def test_heat_maps_in_a_notebook_and_in_a_file(
     assert "&lt;b&gt;" in shown
     assert "<b>" not in shown
     assert "<li>#1: the text has no words: the decision is that of the bias alone</li>" in shown
-    assert "<li>#2: the model knows none of the 1 words</li>" in shown
+    assert "<li>#2: the model does not know its word</li>" in shown
     assert found[1:2]._repr_html_().count("<article") == 1
     found.show(tmp_path / "found.html")
     assert shown in (tmp_path / "found.html").read_text(encoding="utf-8")

@@ -222,7 +222,7 @@ def test_bad_input_gets_one_line() -> None:
         ({"a": good}, {"target": 2}, "target: given class 2, needed 0 to 1"),
         ({"a": good}, {"target": [1, 2]}, "target: given class 2 for instance 1 (id 1), needed 0"),
         ({"a": good}, {"target": "gold"}, "target: given 'gold', needed decision, label"),
-        ({"a": good}, {"target": [1]}, "target: given 1 classes, needed 2, one a document"),
+        ({"a": good}, {"target": [1]}, "target: given 1 class, needed 2, one a document"),
         ({"a": torch.tensor([0, 1, 2, 0, 1])}, {"at": "ferret"}, "rankings: given an order"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastattnerase.extras import needs
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+else:  # imported where they are used; hints that are read at run time say Any
+    DataclassInstance = Any
 
 with needs("report"):
     import pandas as pd

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # torch is imported with the first backend
     from fastattnerase.backends.base import Backend
     from fastattnerase.problem import Problem
+else:  # imported where they are used; hints that are read at run time say Any
+    Backend = Problem = Any
 
 _MODULES = ("cuda", "triton", "cpu", "reference")
 _AUTO_CUDA = ("cuda", "triton", "reference")

@@ -17,6 +17,8 @@ from fastattnerase.mil.options import COSTS, Options
 if TYPE_CHECKING:
     from fastattnerase.mil.run import MilResult
     from fastattnerase.studies.serrano_smith.config import Config
+else:  # imported where they are used; hints that are read at run time say Any
+    Config = MilResult = Any
 
 
 @dataclass(frozen=True)

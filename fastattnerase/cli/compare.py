@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from fastattnerase.data import Dataset
     from fastattnerase.huggingface import LoadedTransformer
     from fastattnerase.models import LoadedModel
+else:  # imported where they are used; hints that are read at run time say Any
+    Dataset = LoadedModel = LoadedTransformer = Any
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastattnerase.cli.console import UsageError
+from fastattnerase.cli.console import UsageError, counted
 from fastattnerase.runs.progress import Report, tracked
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fastattnerase.data.spans import SpansUnit
     from fastattnerase.huggingface import LoadedTransformer
     from fastattnerase.models import LoadedModel
+else:  # imported where they are used; hints that are read at run time say Any
+    DataConfig = Dataset = LoadedModel = LoadedTransformer = SpansUnit = Any
 
 
 @dataclass(frozen=True)
@@ -198,9 +200,10 @@ def documents_of(
         unmarked = Dataset([replace(document, spans=None) for document in dataset])
         about["share"] = share
     if data is None and judged is not None and unmarked.digest() != judged:
+        before = counted(loaded.metadata["documents"]["test"], "document")
         raise RunError(
-            f"{folder}: {_CHANGED}; its test split had {loaded.metadata['documents']['test']} "
-            f"documents and now has {len(dataset)}, or the same number of others"
+            f"{folder}: {_CHANGED}; its test split had {before} and now has {len(dataset)}, or the "
+            "same number of others"
         )
     whole, dataset = dataset, _of_model(loaded, dataset)
     about |= {"documents": len(dataset), "truncated": dataset.truncated}

@@ -15,6 +15,8 @@ from fastattnerase.sizes import bytes_of
 
 if TYPE_CHECKING:
     from fastattnerase.dumps.making import Reader
+else:  # imported where they are used; hints that are read at run time say Any
+    Reader = Any
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 
 from fastattnerase.cli.bags import BagInput, erase_bags
-from fastattnerase.cli.console import Stages, UsageError, out
+from fastattnerase.cli.console import Stages, UsageError, counted, out
 from fastattnerase.cli.inputs import (
     LOADING,
     OPENING,
@@ -28,6 +28,8 @@ from fastattnerase.studies.serrano_smith.config import COSTS, EXCLUSIONS, Config
 if TYPE_CHECKING:
     from fastattnerase.sources import Source
     from fastattnerase.studies.serrano_smith.result import Result
+else:  # imported where they are used; hints that are read at run time say Any
+    Result = Source = Any
 
 
 @command("fastattnerase erase --model runs/flanrnn --out runs/flanrnn/erase")
@@ -105,7 +107,7 @@ def _summary(result: Result) -> None:
     if left_out := {reason: count for reason, count in counts.excluded.items() if count}:
         told = "; ".join(f"{count:,} {EXCLUSIONS[reason]}" for reason, count in left_out.items())
         out.print(
-            f"{counts.analysed:,} of {counts.instances:,} instances; left out: {told}",
+            f"{counts.analysed:,} of {counted(counts.instances, 'instance')}; left out: {told}",
             soft_wrap=True,
         )
     failed = premises(result)

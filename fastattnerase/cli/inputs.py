@@ -20,6 +20,8 @@ from fastattnerase.studies import STUDIES
 
 if TYPE_CHECKING:
     from fastattnerase.sources import ModelSource, Source
+else:  # imported where they are used; hints that are read at run time say Any
+    ModelSource = Source = Any
 
 
 LOADING, READING = "loading", "reading"
@@ -178,7 +180,9 @@ def find_vectors(options: Any, data_root: Path) -> Any:
         raise UsageError(f"--vectors: given {given}, which is no file, needed a file")
     files = sorted((data_root / "glove").glob("*.txt*"))
     if given is None and not files:
-        out.print(f"no word vectors: {options.embedding_size} random numbers a word, trained")
+        out.print(
+            f"no word vectors: {counted(options.embedding_size, 'random number')} a word, trained"
+        )
     return replace(options, vectors=given or (str(files[0]) if files else None))
 
 

@@ -23,6 +23,8 @@ from fastattnerase.mi.config import COSTS, Config
 
 if TYPE_CHECKING:
     from fastattnerase.mi import Measurement, Result
+else:  # imported where they are used; hints that are read at run time say Any
+    Measurement = Result = Any
 
 _STATISTICS = {
     "kendall": "plain tau",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,8 @@ from fastattnerase.sweeps.names import AGGREGATE, LARGE, SWEEP
 
 if TYPE_CHECKING:
     from fastattnerase.studies.serrano_smith.result import Result
+else:  # imported where they are used; hints that are read at run time say Any
+    Result = Any
 
 
 @command("fastattnerase report runs/flanrnn/erase runs/hanrnn/erase --out report")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -26,6 +26,8 @@ from fastattnerase.sweeps.options import Options
 if TYPE_CHECKING:
     from fastattnerase.sweeps.progress import Progress as HowFar
     from fastattnerase.sweeps.records import Manifest, ShardRecord
+else:  # imported where they are used; hints that are read at run time say Any
+    HowFar = Manifest = ShardRecord = Any
 
 SET_ASIDE = 3  # exit code while shards are set aside
 

@@ -31,9 +31,12 @@ from fastattnerase.models.train_config import (
     jain_wallace_pair_training,
     jain_wallace_training,
 )
+from fastattnerase.plurals import have, plural
 
 if TYPE_CHECKING:
     from fastattnerase.data import PreparedCorpus
+else:  # imported where they are used; hints that are read at run time say Any
+    PreparedCorpus = Any
 
 _OTHER_LABEL = "with --classes, rows that have none of the labels it names are left out"
 # Of options whose default is not the library's.
@@ -332,7 +335,10 @@ def _read(data: DataConfig, kind: str) -> tuple[PreparedCorpus, list[str]]:
             ("test", prepared.test),
         )
     )
-    out.print(f"{sizes}; {len(corpus.classes)} classes; {len(prepared.vocabulary):,} words")
+    out.print(
+        f"{sizes}; {counted(len(corpus.classes), 'class')}; "
+        f"{counted(len(prepared.vocabulary), 'word')}"
+    )
     labels = prepared.train.sizes.labels.tolist()
     if len(corpus.classes) <= _NAMED:
         of_class = ", ".join(f"{name} {labels.count(i):,}" for i, name in enumerate(corpus.classes))
@@ -350,8 +356,8 @@ def _read(data: DataConfig, kind: str) -> tuple[PreparedCorpus, list[str]]:
     if not len(prepared.dev):
         raise UsageError(
             f"--fractions: given {', '.join(map(str, data.fractions))}, which leaves no dev rows "
-            f"beside {len(prepared.train):,} training rows, needed more rows or a larger share of "
-            "dev, from which the best epoch is chosen"
+            f"beside {counted(len(prepared.train), 'training row')}, needed more rows or a larger "
+            "share of dev, from which the best epoch is chosen"
         )
     if kind == "han" and (prepared.train.sizes.sentences <= 1).all():
         out.print(
@@ -361,10 +367,11 @@ def _read(data: DataConfig, kind: str) -> tuple[PreparedCorpus, list[str]]:
         )
     if not prepared.vocabulary.words:
         out.print(
-            f"Note: no word occurs {data.min_count} times (--min-count), so all are unknown words "
-            "and documents differ in length alone",
+            f"Note: no word occurs {data.min_count} {plural(data.min_count, 'time')} "
+            "(--min-count), so all are unknown words and documents differ in length alone",
             soft_wrap=True,
         )
     if data.vectors:
-        out.print(f"{prepared.vectors_found:,} words have a vector")
+        found = prepared.vectors_found
+        out.print(f"{counted(found, 'word')} {have(found)} a vector")
     return prepared, notices

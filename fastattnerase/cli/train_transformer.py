@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from fastattnerase.data import Corpus, Dataset
     from fastattnerase.huggingface import FineTuneConfig, Pieces
     from fastattnerase.models import EpochRecord
+else:  # imported where they are used; hints that are read at run time say Any
+    Corpus = Dataset = EpochRecord = FineTuneConfig = Pieces = Any
 
 
 def fine_tune_and_save(
@@ -69,7 +71,7 @@ def fine_tune_and_save(
         ).digest()
         fitted = {split: model.fit(found) for split, found in splits.items()}
         sizes = ", ".join(f"{len(found):,} {split}" for split, found in fitted.items())
-        out.print(f"{sizes}; {len(corpus.classes)} classes")
+        out.print(f"{sizes}; {counted(len(corpus.classes), 'class')}")
         print_left_out(
             corpus.dropped,
             sum(found.truncated for found in fitted.values()),

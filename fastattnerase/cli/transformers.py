@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastattnerase.cli.console import UsageError
+from fastattnerase.cli.console import UsageError, counted
 
 if TYPE_CHECKING:
     from fastattnerase.huggingface import LoadedTransformer, TransformerConfig
+else:  # imported where they are used; hints that are read at run time say Any
+    LoadedTransformer = TransformerConfig = Any
 
 
 def require_transformer_alone(given: Any) -> None:
@@ -63,8 +65,9 @@ def open_transformer(
     if classes:
         if len(classes) != len(loaded.classes) or len(set(classes)) != len(classes):
             raise UsageError(
-                f"--classes: given {', '.join(classes)}, needed {len(loaded.classes)} distinct "
-                f"names, in the order of the model's outputs ({', '.join(loaded.classes)})"
+                f"--classes: given {', '.join(classes)}, needed "
+                f"{counted(len(loaded.classes), 'distinct name')}, in the order of the model's "
+                f"outputs ({', '.join(loaded.classes)})"
             )
         loaded = loaded._replace(classes=list(classes))
     of = loaded.data_config

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from fastattnerase.cli.console import err
+from fastattnerase.cli.console import counted, err
 from fastattnerase.runs.progress import TimeLeft
 
 if TYPE_CHECKING:
     from fastattnerase.runs.workspace import Record
+else:  # imported where they are used; hints that are read at run time say Any
+    Record = Any
 
 
 class Watcher:
@@ -49,7 +51,7 @@ class Watcher:
         self.total, self.done = len(costs) + done, done
         if done:
             verb = "was" if done == 1 else "were"
-            err.print(f"{done} of {self.total} steps {verb} finished before")
+            err.print(f"{done} of {counted(self.total, 'step')} {verb} finished before")
 
     def at(self, key: str, share: float) -> None:
         """A unit has come so far."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastattnerase.extras import needs
 
 if TYPE_CHECKING:
     from spacy.language import Language
+else:  # imported where they are used; hints that are read at run time say Any
+    Language = Any
 
 Clean = Callable[[str], list[str]]
 

@@ -23,6 +23,7 @@ from fastattnerase.data.spans import Span, SpansUnit, read_spans
 from fastattnerase.data.splits import SPLITS, draw_splits
 from fastattnerase.data.tokens import has_words, tokenise
 from fastattnerase.fields import one_of
+from fastattnerase.plurals import counted
 
 # JSON escapes can name halves of surrogate pairs, which no encoding of text can write.
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -146,7 +147,7 @@ def is_seen(
     if labelled and row.label not in numbers:
         known = f"given label {row.label!r}, needed one that a training row has"
     elif row.answers is not None and not any(name in numbers for name in row.answers):
-        known = f"given {len(row.answers)} answers that are allowed, needed one that is a class"
+        known = f"given {counted(len(row.answers), 'allowed answer')}, needed one that is a class"
     else:
         return True
     dropped.add("unseen_answer", f"{row.where}: {known}")
@@ -401,7 +402,8 @@ def _drop(
             else:
                 given = f"label {row.label!r}" if row.label else "no label"
                 dropped.add(
-                    reason, f"{row.where}: given {given}, needed one of {len(classes)} classes"
+                    reason,
+                    f"{row.where}: given {given}, needed one of {counted(len(classes), 'class')}",
                 )
         elif row.query is not None and not has_words(
             row.query, line_breaks=line_breaks, sentences=sentences
@@ -410,8 +412,8 @@ def _drop(
         elif row.answers is not None and row.label and row.label not in row.answers:
             dropped.add(
                 "answer_not_allowed",
-                f"{row.where}: given label {row.label!r}, needed one of the {len(row.answers)} "
-                "answers that the row allows",
+                f"{row.where}: given label {row.label!r}, needed one of the "
+                f"{counted(len(row.answers), 'answer')} that the row allows",
             )
         else:
             yield row

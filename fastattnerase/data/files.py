@@ -15,6 +15,7 @@ from typing import IO, Any, TextIO, cast
 
 from fastattnerase.data.errors import DataError
 from fastattnerase.extras import needs
+from fastattnerase.plurals import counted
 
 _SEPARATORS = re.compile(r"[\s,\[\]]*")
 COMPRESSIONS = (".xz", ".gz", ".zst")
@@ -175,17 +176,18 @@ def stream_json(path: Path) -> Iterator[dict[str, Any]]:
                     if not ended:
                         break  # the object goes on in the next chunk
                     raise DataError(
-                        f"{path}, after {count} objects: given what is not JSON ({error.msg}), "
-                        "needed an array of objects, or one object a line"
+                        f"{path}, after {counted(count, 'object')}: given what is not JSON "
+                        f"({error.msg}), needed an array of objects, or one object a line"
                     ) from error
                 except (ValueError, RecursionError) as error:  # huge integers, deep nesting
                     raise DataError(
-                        f"{path}, after {count} objects, is JSON that cannot be read ({error})"
+                        f"{path}, after {counted(count, 'object')}, is JSON that cannot be read "
+                        f"({error})"
                     ) from error
                 if not isinstance(value, dict):
                     raise DataError(
-                        f"{path}, after {count} objects: given a JSON {type(value).__name__}, "
-                        "needed objects"
+                        f"{path}, after {counted(count, 'object')}: given a JSON "
+                        f"{type(value).__name__}, needed objects"
                     )
                 count += 1
                 yield value

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from fastattnerase.data.config import DataConfig
 from fastattnerase.data.corpus import Corpus
+from fastattnerase.plurals import plural
 
 _NOTHING = {"", "nan", "none", "null", "na", "n/a", "<na>", "nat", "#n/a"}
 _WHOLE = re.compile(r"[+-]?\d+\.0+")
@@ -38,8 +39,8 @@ def odd_labels(corpus: Corpus, config: DataConfig) -> list[str]:
     counts = Counter(example.label for example in corpus.train)
     kept = [name for name in classes if name.casefold() not in _NOTHING]
     told = [
-        f"the label {name!r} in column {column} is a class of its own, with "
-        f"{counts[number]:,} of {rows:,} training rows; if these have no label, leave them out by "
+        f"the label {name!r} in column {column} is a class of its own, with {counts[number]:,} of "
+        f"{rows:,} {plural(rows, 'training row')}; if these have no label, leave them out by "
         f"naming the others: --classes {','.join(kept)}"
         for number, name in enumerate(classes)
         if name not in kept

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.spans import SpansUnit
 
 if TYPE_CHECKING:
     from fastattnerase.data.config import DataConfig
+else:  # imported where they are used; hints that are read at run time say Any
+    DataConfig = Any
 
 
 class Columns(NamedTuple):

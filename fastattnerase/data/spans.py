@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fastattnerase.data.errors import DataError
+from fastattnerase.plurals import counted
 
 Span = tuple[int, int]  # first word or character, counted from 0, and the one after the last
 SpansUnit = Literal["words", "characters"]
@@ -61,8 +62,9 @@ def read_spans(
         spans = ((0, -1),)
     if any(not 0 <= begin <= end <= length for begin, end in spans):
         raise DataError(
-            f"{where}: given {value!r:.60} in column {column!r}, needed spans of the {length} "
-            f"{unit} of the text: pairs of numbers, or a text such as '3:8;10:14'"
+            f"{where}: given {value!r:.60} in column {column!r}, needed spans of the "
+            f"{counted(length, unit.removesuffix('s'))} of the text: pairs of numbers, or a text "
+            "such as '3:8;10:14'"
         )
     return spans
 

@@ -32,6 +32,8 @@ from fastattnerase.data.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+else:  # imported where they are used; hints that are read at run time say Any
+    Progress = Any
 
 _FORMAT = 1
 _DESCRIPTION = "corpus.json"

@@ -15,6 +15,8 @@ from fastattnerase.extras import needs
 
 if TYPE_CHECKING:
     from spacy.language import Language
+else:  # imported where they are used; hints that are read at run time say Any
+    Language = Any
 
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.files import open_text
 from fastattnerase.data.vocabulary import Vocabulary
+from fastattnerase.plurals import counted
 
 
 class WordVectors(NamedTuple):
@@ -73,8 +74,8 @@ def read_vectors(
             word = " ".join(fields[:-width]) if width else ""
             if not word:
                 raise DataError(
-                    f"{path}, line {number}: given {len(fields)} fields, needed a word and "
-                    f"{width or 'its'} numbers"
+                    f"{path}, line {number}: given {counted(len(fields), 'field')}, needed a word "
+                    f"and {'its numbers' if width is None else counted(width, 'number')}"
                 )
             index = wanted.get(word)
             if index is None or index in rows:
@@ -84,7 +85,9 @@ def read_vectors(
             except ValueError as error:
                 raise DataError(f"{path}, line {number}: {error}") from error
     if not rows:
-        raise DataError(f"{path} has a vector for none of the {len(vocabulary.words)} known words")
+        raise DataError(
+            f"{path} has a vector for none of {counted(len(vocabulary.words), 'known word')}"
+        )
     found = np.stack(list(rows.values()))  # [F, E]
     generator = torch.Generator().manual_seed(seed)
     table = torch.randn(len(vocabulary), width, generator=generator)  # [V, E]

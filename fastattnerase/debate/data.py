@@ -9,6 +9,7 @@ from typing import Any
 from fastattnerase.data import DataConfig, DataError, Dataset, load_corpus, prepare
 from fastattnerase.data.presets import write_prepared
 from fastattnerase.data.splits import SPLITS
+from fastattnerase.plurals import counted
 
 
 def write_texts(config: DataConfig, folder: Path, title: str) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def write_texts(config: DataConfig, folder: Path, title: str) -> dict[str, Any]:
     classes = prepared.classes
     if len(classes) != 2:
         raise DataError(
-            f"data: given {len(classes)} classes ({', '.join(classes[:5])}"
+            f"data: given {counted(len(classes), 'class')} ({', '.join(classes[:5])}"
             f"{', …' if len(classes) > 5 else ''}), needed two: the tests compare the probability "
             "of one; name two of them as --classes"
         )

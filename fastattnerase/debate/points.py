@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastattnerase.debate.units import RUN, Debate
 from fastattnerase.extras import needs
+from fastattnerase.plurals import counted
 from fastattnerase.statistics.paired import Paired, compare
 from fastattnerase.statistics.shares import hardly_better
 from fastattnerase.studies.serrano_smith.judgement import is_constant, is_even, judge
@@ -128,7 +129,7 @@ def _of_model(e: Evidence) -> str:
             f"{base.majority:.3f}), so there is little that attention could explain."
         )
     if base.documents["test"] < FEW:
-        return f"Only {base.documents['test']} test documents, needed {FEW}."
+        return f"Only {counted(base.documents['test'], 'test document')}, needed {FEW}."
     return ""
 
 
@@ -165,7 +166,7 @@ def _gradients(e: Evidence) -> Point:
     undefined = e.correlation[e.correlation["tau"].isna()]
     counts = undefined["reason"].value_counts()
     why = ", ".join(f"{count} {reason}" for reason, count in counts.items())
-    here = f"{len(taus)} documents" + (f"; taus undefined: {why}" if why else "")
+    here = counted(len(taus), "document") + (f"; taus undefined: {why}" if why else "")
     side: Side = "cannot tell"
     if len(taus) >= FEW:
         difference = (taus["gradient_loo"] - taus["attention_gradient"]).to_numpy()
@@ -196,7 +197,8 @@ def _permutation(e: Evidence) -> Point:
         side if len(several) >= FEW else "cannot tell",
         f"Weights permuted within each document: against where the median document's output moves "
         f"by less than {SAME}, for from {MOVED} on, neither between",
-        f"Median over {len(several)} documents of the median difference of outputs {moved:.3f}.",
+        f"Median over {counted(len(several), 'document')} of the median difference of outputs "
+        f"{moved:.3f}.",
     )
 
 
@@ -211,7 +213,8 @@ def _adversaries(e: Evidence) -> Point:
         f"Attention of a JSD of {APART} or more whose output moves by {SAME} at most: against "
         "where half of the documents or more have such, for where a tenth or fewer, neither "
         "between",
-        f"{share:.0%} of {len(several)} documents; median JSD {several['jsd'].median():.2f}.",
+        f"{share:.0%} of {counted(len(several), 'document')}; median JSD "
+        f"{several['jsd'].median():.2f}.",
     )
 
 
@@ -226,8 +229,8 @@ def _seeds(e: Evidence) -> Point:
         side if len(both) >= FEW and sought > 0 else "cannot tell",
         "For where the median divergence over the seeds is at most half of that of the adversaries "
         "above, which are then no attention that training gives; against where it is as large",
-        f"Median JSD {seeds:.3f} over {len(e.family.of_kind('seed'))} seeds, {sought:.3f} of the "
-        f"adversaries; {len(both)} documents.",
+        f"Median JSD {seeds:.3f} over {counted(len(e.family.of_kind('seed')), 'seed')}, "
+        f"{sought:.3f} of the adversaries; {counted(len(both), 'document')}.",
     )
 
 
@@ -309,8 +312,8 @@ def _erasure(e: Evidence) -> Point:
         sides.get(judgement.grade, "cannot tell"),
         "Skill is 0 for a random order and 1 for the smallest set that changes the decision: for "
         "from 0.5 on; against below, or where a random order is not told apart by a sign test",
-        f"{judgement.judged} documents that some of their words can flip; skill {skill}; grade "
-        f"{judgement.grade.replace('_', ' ')}.",
+        f"{counted(judgement.judged, 'document')} that some of their words can flip; skill "
+        f"{skill}; grade {judgement.grade.replace('_', ' ')}.",
     )
 
 
@@ -324,8 +327,8 @@ def _ranking(e: Evidence) -> Point:
         ("against" if sooner else "for") if told else "neither",
         "Against where more decisions change with fewer words erased by gradient than by "
         f"attention, for where with more, by a sign test below {SIGNIFICANT}; neither otherwise",
-        f"Gradient needs fewer in {pair.first_smaller} of {pair.judged} documents, attention in "
-        f"{pair.second_smaller}; p {pair.p_sign:.3g}.",
+        f"Gradient needs fewer in {pair.first_smaller} of {counted(pair.judged, 'document')}, "
+        f"attention in {pair.second_smaller}; p {pair.p_sign:.3g}.",
     )
 
 

@@ -17,6 +17,7 @@ from fastattnerase.debate.data import write_texts
 from fastattnerase.debate.options import TEXTS, Options
 from fastattnerase.extras import needs
 from fastattnerase.models import AttentionClassifier, load_model
+from fastattnerase.plurals import plural
 from fastattnerase.runs.workspace import Report, Unit
 from fastattnerase.sources import ModelSource
 from fastattnerase.studies.serrano_smith import experiment
@@ -150,14 +151,15 @@ class Debate(Cells):
         source = ModelSource(model, prepared.test, prepared.classes, {"cell": self.base.key})
         config = Config(resamples=_RESAMPLES, seed=self.options.base_seed)
         result = experiment.run(source, config, folder / RUN, name=self.title)
-        return {"found": f"{result.counts.analysed:,} documents"}
+        return {"found": _documents(result.counts.analysed)}
 
     def _correlate(self, folder: Path, report: Report) -> dict[str, Any]:
         """Correlate attention, gradients and leave-one-out within the test documents."""
         model, prepared = self._load()
         rows = evenly(len(prepared.test), self.options.loo_instances)
         taus = agreements(model, prepared.test, rows=rows, progress=report)
-        return {"found": f"{len(write_rows(taus, folder)):,} taus"}
+        count = len(write_rows(taus, folder))
+        return {"found": f"{count:,} {plural(count, 'tau')}"}
 
     def _permute(self, folder: Path, report: Report) -> dict[str, Any]:
         """Permute the weights of the test documents."""
@@ -169,4 +171,8 @@ class Debate(Cells):
             seed=self.options.base_seed,
             progress=report,
         )
-        return {"found": f"{len(write_rows(found, folder)):,} documents"}
+        return {"found": _documents(len(write_rows(found, folder)))}
+
+
+def _documents(count: int) -> str:
+    return f"{count:,} {plural(count, 'document')}"

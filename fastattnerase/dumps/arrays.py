@@ -15,6 +15,7 @@ from fastattnerase.batch import AttentionBatch
 from fastattnerase.dumps.writing import Beside
 from fastattnerase.extras import needs
 from fastattnerase.item_texts import list_of_texts
+from fastattnerase.plurals import counted
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import identity
 
@@ -98,7 +99,7 @@ class ArrayFile:
         ):
             raise RunError(
                 f"{self.path}: offsets: given {list(ends.shape)}, needed [B + 1] that never "
-                f"decrease, from 0 to the {items} rows of values"
+                f"decrease, from 0 to the {counted(items, 'row')} of values"
             )
         for name in _EACH:
             if name in self._arrays:
@@ -106,8 +107,8 @@ class ArrayFile:
                 given = self._arrays[name].shape
                 if not given or given[0] != wanted:
                     raise RunError(
-                        f"{self.path}: {name}: given {list(given)}, needed {wanted} rows as values "
-                        "have it"
+                        f"{self.path}: {name}: given {list(given)}, needed "
+                        f"{counted(wanted, 'row')} as values have it"
                     )
 
     def __len__(self) -> int:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fastattnerase.plurals import counted
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import RunError, read_json
 
@@ -137,8 +138,8 @@ def read_manifest(folder: Path) -> Manifest:
         row, items = row + shard.instances, items + shard.items
     if (row, items) != (manifest.instances, manifest.items):
         raise RunError(
-            f"{path}: given {manifest.instances} instances and {manifest.items} items, needed "
-            f"{row} and {items}, those of its shards"
+            f"{path}: given {counted(manifest.instances, 'instance')} and "
+            f"{counted(manifest.items, 'item')}, needed {row} and {items}, those of its shards"
         )
     return manifest
 

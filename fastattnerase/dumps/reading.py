@@ -9,6 +9,7 @@ from typing import SupportsIndex
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.dumps.facts import facts_of
 from fastattnerase.dumps.manifest import Manifest, Shard, digest_of, read_manifest
+from fastattnerase.plurals import counted
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk, TensorSource
 
@@ -110,8 +111,8 @@ class Dump:
         path = self.folder / shard.file
         if path.is_file() and path.stat().st_size != shard.bytes:
             raise RunError(
-                f"{path}: given {path.stat().st_size} bytes, needed {shard.bytes} as in the "
-                "manifest"
+                f"{path}: given {counted(path.stat().st_size, 'byte')}, needed {shard.bytes} as in "
+                "the manifest"
             )
         source = TensorSource(path)
         own = facts_of(source) | {"instances": len(source), "items": int(source.offsets[-1])}

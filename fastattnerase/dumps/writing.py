@@ -30,6 +30,7 @@ from fastattnerase.dumps.manifest import (
 from fastattnerase.extras import needs
 from fastattnerase.joining import why_apart
 from fastattnerase.models.storage import require_writable, write_atomically, write_json
+from fastattnerase.plurals import counted
 from fastattnerase.runs.lock import alone
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import RunError, provenance
@@ -282,8 +283,8 @@ class Writer:
             known["labels"] = known["labels"].long()
         if self.options.classes and len(self.options.classes) != batch.num_classes:
             raise RunError(
-                f"classes: given {', '.join(self.options.classes)}, needed {batch.num_classes} "
-                "names, one for each row of the head"
+                f"classes: given {', '.join(self.options.classes)}, needed "
+                f"{counted(batch.num_classes, 'name')}, one for each row of the head"
             )
         if self._first is None:
             self._first = batch[:0]

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastattnerase.plurals import counted
+
 if TYPE_CHECKING:
     from fastattnerase.data import DataConfig, Document, TokenisedText, Vocabulary
     from fastattnerase.models import AttentionClassifier
+else:  # imported where they are used; hints that are read at run time say Any
+    AttentionClassifier = DataConfig = Document = TokenisedText = Vocabulary = Any
 
 Text = str | Sequence[str] | Sequence[Sequence[str]]
 
@@ -49,10 +53,12 @@ def find_model(
             )
         names = [*map(str, range(model.num_classes))] if classes is None else [*classes]
         if len(names) != model.num_classes:
-            raise ValueError(f"classes: given {len(names)} names, needed {model.num_classes}")
+            raise ValueError(
+                f"classes: given {counted(len(names), 'name')}, needed {model.num_classes}"
+            )
         if len(vocabulary) != len(model.embedding.weight):
             raise ValueError(
-                f"vocabulary: given {len(vocabulary) - 2} words, needed the "
+                f"vocabulary: given {counted(len(vocabulary) - 2, 'word')}, needed the "
                 f"{len(model.embedding.weight) - 2} of the model"
             )
         return NamedModel(model, vocabulary, names, None)
@@ -204,6 +210,10 @@ class Items:
         if not words:
             self.notes.append("the text has no words: the decision is that of the bias alone")
         elif strange.all():
-            self.notes.append(f"the model knows none of the {len(strange)} words")
+            self.notes.append(
+                "the model does not know its word"
+                if len(strange) == 1
+                else f"the model knows none of the {len(strange)} words"
+            )
         if len(strange) < words:
             self.notes.append(f"cut after {len(strange)} of {words} words, as in training")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastattnerase.explanation.course import Course
 from fastattnerase.report.heatmap import MINIMAL, HeatMap, Order, render
 
 if TYPE_CHECKING:
     from fastattnerase.explanation.records import Explanation, TextExplanation
+else:  # imported where they are used; hints that are read at run time say Any
+    Explanation = TextExplanation = Any
 
 # Rankings that are no guess at importance: grey, and black for the optimum.
 _LOOKS = {"random": ("random", "#8a8f98"), MINIMAL: ("smallest set", "#1b1f24")}

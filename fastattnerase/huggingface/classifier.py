@@ -22,6 +22,7 @@ from fastattnerase.huggingface.words import Pieces, fitted
 from fastattnerase.models.base import evaluating
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.packed import offsets_of
+from fastattnerase.plurals import counted
 from fastattnerase.saliency.batches import MAX_BYTES, words_in
 from fastattnerase.saliency.context import MethodContext, Scored
 from fastattnerase.saliency.registry import Method
@@ -81,8 +82,8 @@ class TransformerClassifier(nn.Module):
         known = model.get_input_embeddings().num_embeddings
         if len(tokenizer) > known:
             raise ModelError(
-                f"tokenizer: given {len(tokenizer)} pieces, needed at most {known} as the model "
-                "has embeddings: it is another model's"
+                f"tokenizer: given {counted(len(tokenizer), 'piece')}, needed at most {known} as "
+                "the model has embeddings: it is another model's"
             )
         self.config = config or TransformerConfig()
         self.num_classes = int(model.config.num_labels)

@@ -18,6 +18,7 @@ from fastattnerase.huggingface.train_config import FineTuneConfig
 from fastattnerase.huggingface.words import Pieces
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.storage import read_json
+from fastattnerase.plurals import counted
 
 DESCRIPTION = "fastattnerase.json"  # what `train --transformer` writes beside the model, last
 _CONFIG, _WEIGHTS = "config.json", ("model.safetensors", "model.safetensors.index.json")
@@ -108,7 +109,8 @@ def load_transformer(
     classes = about.get("classes", names)
     if len(classes) != made.num_classes:
         raise ModelError(
-            f"{described}: given {len(classes)} classes, needed {made.num_classes} as the model has"
+            f"{described}: given {counted(len(classes), 'class')}, needed {made.num_classes} as "
+            "the model has"
         )
     return LoadedTransformer(
         made.to(device).eval(),

@@ -23,6 +23,8 @@ from fastattnerase.saliency.registry import Method
 
 if TYPE_CHECKING:
     from fastattnerase.huggingface.classifier import TransformerClassifier
+else:  # imported where they are used; hints that are read at run time say Any
+    TransformerClassifier = Any
 
 
 def score(

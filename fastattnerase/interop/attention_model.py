@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.ops import sweep
+from fastattnerase.plurals import counted
 from fastattnerase.tensor_checks import check_tensor, shape_of
 
 if TYPE_CHECKING:
     from fastattnerase.data.dataset import Dataset
     from fastattnerase.models.base import AttentionClassifier
+else:  # imported where they are used; hints that are read at run time say Any
+    AttentionClassifier = Dataset = Any
 
 
 class AttentionModel(nn.Module):
@@ -121,8 +124,8 @@ class AttentionModel(nn.Module):
         if instance is None:
             if B != 1 and len(rows) != B:
                 raise ValueError(
-                    f"instance: given none for {len(rows)} rows, needed the instance of each: the "
-                    f"module has {B} (Captum: additional_forward_args=torch.arange({B}))"
+                    f"instance: given none for {counted(len(rows), 'row')}, needed the instance of "
+                    f"each: the module has {B} (Captum: additional_forward_args=torch.arange({B}))"
                 )
             instance = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
             if B != 1:

@@ -16,6 +16,7 @@ from fastattnerase.interop.prefixes import (
     require_measure,
     require_model,
 )
+from fastattnerase.plurals import counted
 
 
 def prefix_erasure(
@@ -84,5 +85,5 @@ def _only(name: str, given: Tensor | tuple[Tensor]) -> Tensor:
     if not isinstance(given, tuple):
         return given
     if len(given) != 1:
-        raise ValueError(f"{name}: given {len(given)} tensors, needed one")
+        raise ValueError(f"{name}: given {counted(len(given), 'tensor')}, needed one")
     return given[0]

@@ -17,9 +17,12 @@ from fastattnerase.data.errors import DataError
 from fastattnerase.measures.base import read_scores
 from fastattnerase.measures.human_words import runs
 from fastattnerase.measures.thresholds import Thresholds
+from fastattnerase.plurals import counted
 
 if TYPE_CHECKING:
     from fastattnerase.input_erasure import InputErasure
+else:  # imported where they are used; hints that are read at run time say Any
+    InputErasure = Any
 
 _FORM = (
     'an object of ERASER\'s results, {"annotation_id": …, "rationales": [{"docid": …, …}, …], …}'
@@ -311,7 +314,8 @@ def _outputs(
         )
     if len(classes) != erased.probabilities.shape[1]:
         raise ValueError(
-            f"classes: given {len(classes)}, needed {erased.probabilities.shape[1]} names"
+            f"classes: given {len(classes)}, needed "
+            f"{counted(erased.probabilities.shape[1], 'name')}"
         )
 
     def named(p: torch.Tensor) -> dict[str, float]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fastattnerase.data.errors import DataError
 from fastattnerase.extras import needs
+from fastattnerase.plurals import counted
 
 _GZIP = b"\x1f\x8b"  # what a compressed file begins with
 _SCORES = "attribution"  # inseq's name of the tensor within its safetensors
@@ -106,7 +107,9 @@ def _of_text(node: Any, within: str, generated: int) -> dict[str, list[Any]]:
             "output.aggregate() of inseq gives"
         )
     if len(scores) != len(tokens):
-        raise ValueError(f"{field}: given {len(scores)} rows, needed {len(tokens)}, one a token")
+        raise ValueError(
+            f"{field}: given {counted(len(scores), 'row')}, needed {len(tokens)}, one a token"
+        )
     if not 0 <= generated < scores.shape[1]:
         raise ValueError(
             f"generated: given {generated}, needed 0 to {scores.shape[1] - 1}, the tokens that "

@@ -12,6 +12,7 @@ from fastattnerase.data.dataset import Dataset
 from fastattnerase.huggingface.methods import pooled
 from fastattnerase.huggingface.words import Pieces
 from fastattnerase.interop.scores import PackedScores, pack_scores
+from fastattnerase.plurals import counted
 
 _SPACE = "Ġ"  # of byte-level tokenizers; a text that begins without one has none there
 
@@ -82,8 +83,8 @@ def _read(explanation: Any, row: int) -> tuple[list[str], Tensor]:
     tokens, numbers = parts
     if len(tokens) != len(numbers):
         raise ValueError(
-            f"explanations: given {len(numbers)} scores for {len(tokens)} tokens of text {row}, "
-            "needed one a token"
+            f"explanations: given {counted(len(numbers), 'score')} for "
+            f"{counted(len(tokens), 'token')} of text {row}, needed one a token"
         )
     return [str(token) for token in tokens], torch.tensor(
         [float(number) for number in numbers], dtype=torch.float64

@@ -10,6 +10,7 @@ from typing import Generic, Literal, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastattnerase.plurals import counted
 from fastattnerase.statistics.bootstrap import Bootstrap, Estimate
 
 Floats = NDArray[np.float64]
@@ -171,8 +172,8 @@ def read_scores(name: str, scores: ArrayLike, offsets: ArrayLike) -> tuple[Float
         )
     if values.shape[-1] != bounds[-1]:
         raise ValueError(
-            f"{name}: given {values.shape[-1]} scores, needed {bounds[-1]}, one for each word of "
-            f"{len(bounds) - 1} documents"
+            f"{name}: given {counted(values.shape[-1], 'score')}, needed {bounds[-1]}, one for "
+            f"each word of {counted(len(bounds) - 1, 'document')}"
         )
     bounds = read_offsets(bounds, values.shape[-1])
     wrong = np.isnan(values).any(axis=0) if values.ndim == 2 else np.isnan(values)  # [T]

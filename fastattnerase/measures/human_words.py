@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastattnerase.measures.base import Bools, Floats, Ints, orders_of, read_offsets, read_scores
+from fastattnerase.plurals import counted
 from fastattnerase.statistics.bootstrap import Bootstrap, Estimate
 from fastattnerase.statistics.resampled import Counts
 
@@ -173,8 +174,8 @@ def marked_words(spans: Sequence[ArrayLike | None], lengths: ArrayLike) -> Bools
         for first, end in pairs.tolist():
             if not 0 <= first < end <= length:
                 raise ValueError(
-                    f"spans: given {int(first)} to {int(end)} in text {number} of {length} words, "
-                    "needed one inside it"
+                    f"spans: given {int(first)} to {int(end)} in text {number} of "
+                    f"{counted(length, 'word')}, needed one inside it"
                 )
             found[begin + int(first) : begin + int(end)] = True
         begin += length

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fastattnerase.ops.envelope import Envelope
     from fastattnerase.ops.results import PrefixErasure
 else:
-    DataFrame = Any
+    DataFrame = Envelope = PrefixErasure = Any
 
 Of = Literal["probability", "logit"]
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastattnerase.extras import needs
 from fastattnerase.mi.config import CANDIDATES, Algorithm, Search
 from fastattnerase.mi.errors import MeasurementError
+from fastattnerase.plurals import counted
 
 Labels = NDArray[np.int32]
 Vectors = NDArray[Any]  # [n, D], float32 or float64
@@ -189,9 +190,9 @@ def quantise(
     number = min(min(candidates), fewest // _SHARE)
     if number < 2:
         raise MeasurementError(
-            f"clusters: given {fewest} instances of {group_name}, needed at least {2 * _SHARE} to "
-            f"choose their number; measure more instances or fewer ranks (--ranks), or give the "
-            f"number of clusters (--clusters)"
+            f"clusters: given {counted(fewest, 'instance')} of {group_name}, needed at least "
+            f"{2 * _SHARE} to choose their number; measure more instances or fewer ranks "
+            "(--ranks), or give the number of clusters (--clusters)"
         )
     labels = [fit(group, number) for group in range(len(sizes))]
     passed = all(_two_each(found, number) for found in labels)

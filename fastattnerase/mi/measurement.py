@@ -31,6 +31,7 @@ from fastattnerase.mi.grouping import RankedStates, StreamItem, group
 from fastattnerase.mi.outputs import output_labels
 from fastattnerase.mi.ranks import RankChoice, choose_ranks
 from fastattnerase.mi.states import quantise_states
+from fastattnerase.plurals import counted, have
 from fastattnerase.runs.progress import Report, silent, tracked
 from fastattnerase.statistics.correlation import (
     Correlation,
@@ -365,7 +366,7 @@ def _correlate(
     names = {
         "x is constant": "mutual information is the same at every rank",
         "y is constant": "attention is constant",
-        "1 pairs of numbers, needed at least 2": "one rank, needed at least 2",
+        "1 pair of numbers, needed at least 2": "one rank, needed at least 2",
     }
     return Correlation(found.value, names.get(found.reason, found.reason), found.p_value)
 
@@ -425,7 +426,8 @@ def _notices(
     fewer = ranks[ranks["clusters"] < N]
     if len(fewer) and config.codebook == "rank":
         notices.append(
-            f"{len(fewer)} ranks have fewer than {N} clusters that occur, the first rank "
+            f"{counted(len(fewer), 'rank')} {have(len(fewer))} fewer than {N} "
+            f"clusters that occur, the first rank "
             f"{int(fewer['rank'].iloc[0])} with {int(fewer['clusters'].iloc[0])}"
         )
     smallest = int(outputs["instances"].min())

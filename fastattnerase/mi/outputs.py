@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,9 @@ from fastattnerase.mi.frames import frame
 from fastattnerase.mi.grouping import RankedStates
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:  # imported where they are used; hints that are read at run time say Any
+    DataFrame = Any
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -23,7 +25,7 @@ Floats = NDArray[np.float64]
 _OUTPUT_RESTARTS = 10  # logits are few and cheap
 
 
-def output_labels(ranked: RankedStates, used: Ints, config: Config) -> tuple[Ints, pd.DataFrame]:
+def output_labels(ranked: RankedStates, used: Ints, config: Config) -> tuple[Ints, DataFrame]:
     """Label the outputs of the used instances: `[n]`, -1 elsewhere, and the table of labels."""
     logits = ranked.logits[used]  # [U, C]
     C = logits.shape[1]
@@ -47,8 +49,9 @@ def output_labels(ranked: RankedStates, used: Ints, config: Config) -> tuple[Int
         what = "output cluster"
     names, sizes = np.unique(labels, return_counts=True)
     if len(names) < 2:
+        fall = "the instance falls" if len(used) == 1 else f"all {len(used)} instances fall"
         raise MeasurementError(
-            f"all {len(used)} instances fall into one {what}, so that mutual information with it "
+            f"{fall} into one {what}, so that mutual information with it "
             f"is 0 whatever the states are; check that the model is trained and the instances are "
             f"of several classes, or quantise the outputs another way (--output, --output-space)"
         )

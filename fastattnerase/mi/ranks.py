@@ -9,6 +9,7 @@ import numpy as np
 from fastattnerase.mi.config import Config
 from fastattnerase.mi.errors import MeasurementError
 from fastattnerase.mi.grouping import RankedStates
+from fastattnerase.plurals import counted
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,10 @@ def choose_ranks(ranked: RankedStates, config: Config) -> RankChoice:
         limits["weights"] = by_weight
         if by_weight == 0:
             raise MeasurementError(
-                f"no rank is left: fewer than {config.weight_share:g} of the {len(ranked)} "
-                f"instances have a largest weight above {config.weight_threshold:g}; lower "
-                f"weight_threshold or weight_share (--weight-threshold, --weight-share), or give "
-                f"ranks as a number (--ranks)"
+                f"no rank is left: fewer than {config.weight_share:g} of the "
+                f"{counted(len(ranked), 'instance')} have a largest weight above "
+                f"{config.weight_threshold:g}; lower weight_threshold or weight_share "
+                "(--weight-threshold, --weight-share), or give ranks as a number (--ranks)"
             )
     ended_by = min(limits, key=lambda name: limits[name])
     return RankChoice(limits[ended_by], by_length, by_weight, ended_by)

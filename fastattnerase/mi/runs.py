@@ -17,6 +17,7 @@ from fastattnerase.data.kept import KEPT
 from fastattnerase.mi.config import KIND, RANKING, TABLES, Config
 from fastattnerase.mi.measurement import Measurement, Summary, measure
 from fastattnerase.mi.nulls import repeat_measurement
+from fastattnerase.plurals import are, plural
 from fastattnerase.runs import rundir
 from fastattnerase.runs.lock import alone
 from fastattnerase.runs.progress import Report, silent
@@ -162,8 +163,9 @@ def _not_the_model(measurement: Measurement, own: Ints) -> str:
     if not disagrees(differ, compared):
         return ""
     return (
-        f"{differ:,} of {compared:,} decisions computed from these values, weights and head are "
-        "not the model's own, so the numbers are not about that model"
+        f"{differ:,} of {compared:,} {plural(compared, 'decision')} computed from these values, "
+        f"weights and head {are(differ)} not the model's own, so the numbers are not about that "
+        "model"
     )
 
 

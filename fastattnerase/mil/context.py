@@ -12,6 +12,7 @@ from fastattnerase.batch import AttentionBatch
 from fastattnerase.mil.bags import Bag
 from fastattnerase.mil.heads import Classifier
 from fastattnerase.mil.models import Part, PoolModel
+from fastattnerase.plurals import counted
 from fastattnerase.tensor_checks import check_tensor, shape_of
 
 
@@ -142,7 +143,9 @@ class ContextModel:
         """
         check_tensor("order", order, torch.int64)
         if order.shape != (bag.n,) or not bool((order.sort().values == torch.arange(bag.n)).all()):
-            raise ValueError(f"order: given {shape_of(order)}, needed each of {bag.n} patches once")
+            raise ValueError(
+                f"order: given {shape_of(order)}, needed each of {counted(bag.n, 'patch')} once"
+            )
         counts = torch.as_tensor(erased, dtype=torch.int64)  # [P]
         if counts.ndim != 1 or bool(((counts < 0) | (counts >= bag.n)).any()):
             raise ValueError(f"erased: given {list(counts.shape)}, needed numbers 0 to {bag.n - 1}")

@@ -16,6 +16,8 @@ from fastattnerase.extras import needs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+else:  # imported where they are used; hints that are read at run time say Any
+    Figure = Any
 
 _CELLS = 2_000  # of a map, a side: finer maps are drawn coarser
 _SET = "smallest flipping set"

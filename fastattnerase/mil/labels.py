@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastattnerase.mil.errors import BagError
+from fastattnerase.plurals import counted
 
 SLIDE = "slide_id"
 _SPLITS = ("train", "val", "test")  # the columns of CLAM's files of splits
@@ -45,7 +46,8 @@ class SlideLabels:
             return
         names = ", ".join(self.classes[:8]) + (", …" if given > 8 else "")
         raise BagError(
-            f"{self.source}: given {given} classes ({names}), needed {count} as {model} has"
+            f"{self.source}: given {counted(given, 'class')} ({names}), needed {count} as {model} "
+            "has"
         )
 
 

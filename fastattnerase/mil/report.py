@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +27,6 @@ with needs("report"):
     import pyarrow as pa
     import pyarrow.parquet as pq
     from matplotlib.figure import Figure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 PAGE = "slides.html"
 _LISTED = 200  # slides in the page's table; the CSV has all

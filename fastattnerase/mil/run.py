@@ -33,6 +33,8 @@ from fastattnerase.statistics.shares import majority
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+else:  # imported where they are used; hints that are read at run time say Any
+    DataFrame = Any
 
 _AGAIN = "`fastattnerase erase --bags`"
 

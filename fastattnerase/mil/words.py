@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastattnerase.mil.options import RANDOM, SEARCHED
+from fastattnerase.plurals import are, have, plural
 from fastattnerase.statistics.shares import hardly_better
 
 if TYPE_CHECKING:
     from fastattnerase.mil.run import MilResult
+else:  # imported where they are used; hints that are read at run time say Any
+    MilResult = Any
 
 RULE = (
     "A decision that a ranking never changes is beyond every share of the patches. One ranking is "
@@ -34,12 +37,13 @@ def findings(result: MilResult) -> list[str]:
     told = []
     if s["damaged"]:
         told.append(
-            f"{s['damaged']:,} of {s['slides']:,} slides could not be read and are in no number."
+            f"{s['damaged']:,} of {s['slides']:,} {plural(s['slides'], 'slide')} could not be read "
+            f"and {are(s['damaged'])} in no number."
         )
     if not read:
         return [*told, "No slide could be read."]
     accuracy, chance = s["accuracy"], s["majority"]
-    right = f"Decisions are right for {percent(accuracy)} of {read:,} slides"
+    right = f"Decisions are right for {percent(accuracy)} of {read:,} {plural(read, 'slide')}"
     beside = f"; deciding the most frequent class always is right for {percent(chance)}"
     if hardly_better(accuracy, chance):
         told.append(
@@ -50,8 +54,8 @@ def findings(result: MilResult) -> list[str]:
         told.append(f"{right}{beside}.")
     if s["near_ties"]:
         told.append(
-            f"{s['near_ties']:,} slides have a step at which the decision is too near to a tie for "
-            "engines to promise the same."
+            f"{s['near_ties']:,} {plural(s['near_ties'], 'slide')} {have(s['near_ties'])} a step "
+            "at which the decision is too near to a tie for engines to promise the same."
         )
     if s["minimal"] is None:
         told.append(

@@ -21,6 +21,7 @@ from fastattnerase.models.errors import ModelError
 from fastattnerase.models.mechanisms import MECHANISMS
 from fastattnerase.models.packed import segment_pool
 from fastattnerase.models.registry import Registry
+from fastattnerase.plurals import counted
 
 
 class ModelOutput(NamedTuple):
@@ -161,7 +162,8 @@ class AttentionClassifier(nn.Module, ABC):
         self.output_dropout = nn.Dropout(config.dropout_output)
         if config.head == "sigmoid" and num_classes != 2:
             raise ModelError(
-                f"head: given sigmoid with {num_classes} classes, needed softmax, or 2 classes"
+                f"head: given sigmoid with {counted(num_classes, 'class')}, needed softmax, or 2 "
+                "classes"
             )
         outputs = 1 if config.head == "sigmoid" else num_classes
         self.classifier = nn.Linear(self._build_layers(), outputs)

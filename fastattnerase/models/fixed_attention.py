@@ -18,6 +18,7 @@ from fastattnerase.models.errors import ModelError
 from fastattnerase.models.mechanisms import Mechanism, document_noise
 from fastattnerase.models.packed import segment_softmax
 from fastattnerase.models.predictions import Predictions
+from fastattnerase.plurals import plural
 
 READINGS = get_args(FixedAttention)
 NEW_SEED = 1_000_003  # added to a seed for initial values that are not the base model's
@@ -37,7 +38,9 @@ class _GivenWeights(Mechanism):
                 needed = "a document that was given weights"
                 if known is not None:
                     needed = f"all {len(known):,}, each of which was given its weight"
-                raise ModelError(f"document {key}: given {n:,} words, needed {needed}")
+                raise ModelError(
+                    f"document {key}: given {n:,} {plural(n, 'word')}, needed {needed}"
+                )
         return torch.cat([self.table[key] for key in keys.tolist()]).to(scores)  # [T]
 
 

@@ -22,6 +22,7 @@ from fastattnerase.models.evaluation import evaluate, require_labels
 from fastattnerase.models.objectives import Loss, Objective
 from fastattnerase.models.storage import require_writable
 from fastattnerase.models.train_config import TrainConfig
+from fastattnerase.plurals import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -108,7 +109,7 @@ def train(
     device = torch.device(device)
     if config.selection == "auc" and model.num_classes != 2:
         raise ModelError(
-            f"selection: given auc with {model.num_classes} classes, needed accuracy or "
+            f"selection: given auc with {counted(model.num_classes, 'class')}, needed accuracy or "
             "train_loss, or 2 classes"
         )
     model.to(device)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
+from fastattnerase.plurals import counted
 from fastattnerase.reference.instance import Instance, average
 
 # Sums in float64 hold their block of features about this many times, in bytes a float32 value's.
@@ -51,7 +52,8 @@ class CheckedHead:
             raise TypeError(f"head: given {type(logits).__name__} back, needed logits [{M}, C]")
         if logits.ndim != 2 or logits.shape[0] != M or logits.shape[1] == 0:
             raise ValueError(
-                f"head: given logits {list(logits.shape)} for {M} pooled vectors, needed [{M}, C]"
+                f"head: given logits {list(logits.shape)} for {counted(M, 'pooled vector')}, "
+                f"needed [{M}, C]"
             )
         if not logits.is_floating_point():
             raise TypeError(f"head: given logits of {logits.dtype}, needed a float type")
@@ -59,8 +61,8 @@ class CheckedHead:
             raise ValueError(f"head: given logits on {logits.device}, needed on {pooled.device}")
         if self._classes not in (None, logits.shape[1]):
             raise ValueError(
-                f"head: given {logits.shape[1]} classes after {self._classes}, needed the same "
-                "number at every call"
+                f"head: given {counted(logits.shape[1], 'class')} after {self._classes}, needed "
+                "the same number at every call"
             )
         if self._classes is None and logits.shape[1] == 1:
             warnings.warn(

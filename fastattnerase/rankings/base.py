@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -12,6 +12,8 @@ from fastattnerase.problem import RankingKind
 
 if TYPE_CHECKING:
     from fastattnerase.reference.instance import Instance
+else:  # imported where they are used; hints that are read at run time say Any
+    Instance = Any
 
 
 class RankingError(ValueError, TypeError):

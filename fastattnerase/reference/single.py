@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -11,6 +11,8 @@ from fastattnerase.reference.divergence import js_divergence, kl_divergence
 
 if TYPE_CHECKING:
     from fastattnerase.reference.instance import Instance
+else:  # imported where they are used; hints that are read at run time say Any
+    Instance = Any
 
 
 @dataclass

@@ -19,9 +19,11 @@ from fastattnerase.extras import needs
 from fastattnerase.threads import side_by_side
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from pandas import DataFrame
+    from pyarrow import Schema, Table
+    from pyarrow.parquet import ParquetWriter
+else:  # imported where they are used; hints that are read at run time say Any
+    DataFrame = ParquetWriter = Schema = Table = Any
 
 RUN = "run.json"
 RESULT = "result.json"
@@ -114,7 +116,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_table(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
+def read_table(path: Path, columns: list[str] | None = None) -> DataFrame:
     """Read a table of a finished run.
 
     Raises:
@@ -215,7 +217,7 @@ def _has_results(folder: Path) -> bool:
     return (folder / RESULT).exists() or any((folder / _PARTS).glob("*.parquet"))
 
 
-def _whole(file: Path) -> pa.Table:
+def _whole(file: Path) -> Table:
     with needs("text"):
         import pyarrow.parquet as pq
     # Threads would read ahead into buffers of their own.
@@ -223,7 +225,7 @@ def _whole(file: Path) -> pa.Table:
         return parquet.read(use_threads=False)
 
 
-def packed(schema: pa.Schema) -> dict[str, Any]:
+def packed(schema: Schema) -> dict[str, Any]:
     """Say how tables are compressed: numbers, of which few are alike, without a dictionary.
 
     Looking for one takes most of the time of writing, and ends in a larger file.
@@ -287,7 +289,7 @@ class PartialTables:
                 f"{file} is missing or damaged: {reason}; delete {self.parts} and run again"
             ) from error
 
-    def append(self, tables: Mapping[str, pa.Table]) -> None:
+    def append(self, tables: Mapping[str, Table]) -> None:
         """Add one part: a table for each name."""
         with needs("text"):
             import pyarrow.parquet as pq
@@ -300,7 +302,7 @@ class PartialTables:
 
     def merge(
         self,
-        schemas: Mapping[str, pa.Schema],
+        schemas: Mapping[str, Schema],
         report: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         """Write `NAME.parquet` of every table, from the parts that there are.
@@ -328,7 +330,7 @@ class Merging:
         schemas: of each table.
     """
 
-    def __init__(self, tables: PartialTables, schemas: Mapping[str, pa.Schema]) -> None:
+    def __init__(self, tables: PartialTables, schemas: Mapping[str, Schema]) -> None:
         self._tables = tables
         self._copies = {name: _Copy(tables, name, schemas[name]) for name in tables.names}
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="fastattnerase")
@@ -402,11 +404,11 @@ class _Copy:
         done: parts that are copied.
     """
 
-    def __init__(self, tables: PartialTables, name: str, schema: pa.Schema) -> None:
+    def __init__(self, tables: PartialTables, name: str, schema: Schema) -> None:
         self.done = 0
         self._tables, self._name, self._schema = tables, name, schema
         self._partial = tables.parts / f"{name}.partial"
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: ParquetWriter | None = None
 
     def left(self) -> int:
         """Count the parts that are there and not copied."""
@@ -436,7 +438,7 @@ class _Copy:
             self._writer.close()
             self._writer = None
 
-    def _open(self) -> pq.ParquetWriter:
+    def _open(self) -> ParquetWriter:
         with needs("text"):
             import pyarrow.parquet as pq
         if self._writer is None:

@@ -14,10 +14,13 @@ from torch import Tensor
 from fastattnerase.extras import needs
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.storage import write_atomically
+from fastattnerase.plurals import counted
 from fastattnerase.status import status_names
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:  # imported where they are used; hints that are read at run time say Any
+    DataFrame = Any
 
 Family = Literal["sensitivity", "saliency", "propagation", "occlusion", "attention"]
 Items = Literal["words", "sentences"]
@@ -96,7 +99,9 @@ class Attribution:
             if len(tensor) != len(self)
         }
         for name, given in wrong.items():
-            raise ValueError(f"{name}: given {given} numbers, needed {len(self)}, one an instance")
+            raise ValueError(
+                f"{name}: given {counted(given, 'number')}, needed {len(self)}, one an instance"
+            )
         if int(self.offsets[-1]) != len(self.scores):
             raise ValueError(
                 f"scores: given {len(self.scores)}, needed {int(self.offsets[-1])} as offsets say"
@@ -147,7 +152,7 @@ class Attribution:
             details={name: tensor[some] for name, tensor in self.details.items()},
         )
 
-    def to_pandas(self, by: Literal["item", "instance"] = "item") -> pd.DataFrame:
+    def to_pandas(self, by: Literal["item", "instance"] = "item") -> DataFrame:
         """Give a table: a row for each item, or for each instance.
 
         Args:

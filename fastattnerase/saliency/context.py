@@ -16,6 +16,7 @@ from fastattnerase.data.dataset import Dataset, DocumentBatch
 from fastattnerase.data.documents import Document
 from fastattnerase.models.base import AttentionClassifier, evaluating
 from fastattnerase.models.errors import ModelError
+from fastattnerase.plurals import plural
 from fastattnerase.saliency.batches import (
     bytes_of_word,
     differentiable,
@@ -26,6 +27,8 @@ from fastattnerase.saliency.batches import (
 
 if TYPE_CHECKING:
     from fastattnerase.saliency.registry import Method
+else:  # imported where they are used; hints that are read at run time say Any
+    Method = Any
 
 Ints = NDArray[np.int64]
 Output = Literal["logit", "probability", "margin"]
@@ -275,7 +278,7 @@ class MethodContext:
                 raise ModelError(
                     f"max_bytes: given {self.max_bytes:,}, needed at least "
                     f"{words * self.bytes_of_word(self.module):,} for instance {place} "
-                    f"(id {document.id}, {words:,} words)"
+                    f"(id {document.id}, {words:,} {plural(words, 'word')})"
                 )
 
 

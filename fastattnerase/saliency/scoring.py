@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from fastattnerase.data.dataset import Dataset
 from fastattnerase.models.base import AttentionClassifier
 from fastattnerase.models.errors import ModelError
+from fastattnerase.plurals import counted
 from fastattnerase.saliency.attribution import Attribution
 from fastattnerase.saliency.batches import MAX_BYTES, bytes_of_word
 from fastattnerase.saliency.context import MethodContext, Output, SaliencyModel, Scored, Target
@@ -137,7 +138,8 @@ def context_of(
             raise ModelError(f"target: given {wrong[0]!r} among the classes, needed whole numbers")
         if len(target) != len(dataset):
             raise ModelError(
-                f"target: given {len(target)} classes, needed {len(dataset)}, one a document"
+                f"target: given {counted(len(target), 'class')}, needed {len(dataset)}, one a "
+                "document"
             )
     known = isinstance(model, AttentionClassifier)
     if isinstance(target, int) and known and not 0 <= target < model.num_classes:

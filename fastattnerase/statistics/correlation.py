@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastattnerase.extras import needs
+from fastattnerase.plurals import counted
 
 Floats = NDArray[np.float64]
 PairWeight = Literal["product", "sum"]
@@ -151,7 +152,7 @@ def _vectors(**vectors: ArrayLike) -> list[Floats]:
 def _undefined(x: Floats, y: Floats) -> str:
     """Say why no correlation of the two is defined; empty where one is."""
     if len(x) < 2:
-        return f"{len(x)} pairs of numbers, needed at least 2"
+        return f"{counted(len(x), 'pair')} of numbers, needed at least 2"
     for name, vector in (("x", x), ("y", y)):
         if (vector == vector[0]).all():
             return f"{name} is constant"

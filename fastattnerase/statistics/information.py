@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastattnerase.plurals import counted
+
 Ints = NDArray[np.int64]
 Labels = NDArray[np.signedinteger[Any]]
 Floats = NDArray[np.float64]
@@ -65,7 +67,7 @@ def mutual_information(x: Labels, y: Labels) -> Information:
     x, y = _labels("x", x), _labels("y", y)
     if len(x) != len(y):
         raise ValueError(
-            f"x, y: given {len(x)} and {len(y)} labels, needed one of each an instance"
+            f"x, y: given {len(x)} and {counted(len(y), 'label')}, needed one of each an instance"
         )
     n = len(x)
     counts = _contingency(x, y, int(x.max()) + 1, int(y.max()) + 1)  # [K_x, K_y]

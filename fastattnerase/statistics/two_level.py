@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fastattnerase.plurals import counted
 from fastattnerase.statistics.bootstrap import UNDEFINED, Bootstrap, Estimate
 from fastattnerase.statistics.resampled import Counts, Floats, Summary
 
@@ -204,7 +205,9 @@ class SeedBootstrap(Bootstrap):
 
     def _draw(self, size: int) -> Iterator[Counts]:
         if size != sum(self.sizes):
-            raise ValueError(f"sample: given {size} rows, needed those of {self.sizes} instances")
+            raise ValueError(
+                f"sample: given {counted(size, 'row')}, needed those of {self.sizes} instances"
+            )
         if len(self.sizes) == 1:
             yield from super()._draw(size)
             return

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastattnerase.dumps.manifest import Shard
+from fastattnerase.plurals import counted
 from fastattnerase.runs.children import ctrl_c_held, end_with_parent
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sweeps.records import ShardRecord
@@ -149,7 +150,7 @@ def rank_of(environment: Mapping[str, str]) -> Rank:
             call = " ".join(f"{key}={environment[key]}" for key in _CALLS if key in environment)
             place = next((environment[key] for key in _PLACES if key in environment), number)
             return Rank(
-                int(number), int(count), f"{count} ranks {call}".strip(),
+                int(number), int(count), f"{counted(int(count), 'rank')} {call}".strip(),
                 int(place) if place.isdecimal() else int(number),
             )  # fmt: skip
     raise RunError(

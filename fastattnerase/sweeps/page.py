@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastattnerase.extras import needs
+from fastattnerase.plurals import are, plural
 from fastattnerase.report import page
 from fastattnerase.report.figures import inline
 from fastattnerase.report.figures import save as save_figure
@@ -93,9 +94,10 @@ def notices(result: Result) -> list[str]:
     texts = []
     if disagrees(counts.label_differs_from_model, counts.compared_with_model):
         texts.append(
-            f"{counts.label_differs_from_model:,} of {counts.compared_with_model:,} decisions "
-            "computed from the dump are not the model’s own, so its tensors are not what the model "
-            "decided by."
+            f"{counts.label_differs_from_model:,} of {counts.compared_with_model:,} "
+            f"{plural(counts.compared_with_model, 'decision')} computed from the dump "
+            f"{are(counts.label_differs_from_model)} not the model’s own, so its tensors are not "
+            "what the model decided by."
         )
     if hardly_better(counts.accuracy, counts.majority):
         texts.append(
@@ -105,7 +107,8 @@ def notices(result: Result) -> list[str]:
     if source.get("near_ties") == "contributions":
         texts.append("The dump is compact: near-ties were judged on contributions.")
     if aside := source.get("aside"):
-        texts.append(f"{len(aside):,} damaged shards of the dump are set aside: not in any number.")
+        told = "1 damaged shard" if len(aside) == 1 else f"{len(aside):,} damaged shards"
+        texts.append(f"{told} of the dump {are(len(aside))} set aside: not in any number.")
     if not counts.smallest_set.known and counts.analysed:
         texts.append("Smallest sets are not known: the search is for one attention head.")
     return texts

@@ -182,9 +182,9 @@ def test_json_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('[{"review": "a", "rating": 1}, {"review": ', "after 1 objects: given what is not JSON"),
-        ('[{"review": "a", "rating": 1}, 5]', "after 1 objects: given a JSON int"),
-        ('{"review": "a", "rating": 1} {"a":' + "[" * 100_000, "after 1 objects, is JSON that"),
+        ('[{"review": "a", "rating": 1}, {"review": ', "after 1 object: given what is not JSON"),
+        ('[{"review": "a", "rating": 1}, 5]', "after 1 object: given a JSON int"),
+        ('{"review": "a", "rating": 1} {"a":' + "[" * 100_000, "after 1 object, is JSON that"),
         (
             '[{"review": "a", "rating": 1' + "0" * 5000 + "}]",
             "after 0 objects, is JSON that",

@@ -129,8 +129,8 @@ def test_unit_vectors_and_word2vec_header(tmp_path: Path) -> None:
     [
         (b"film 1 2\nthe 1\n", "line 2: given 2 fields, needed a word and 2 numbers"),
         (b"film 1 x\n", "line 1: could not convert"),
-        (b"other 1 2\n", "has a vector for none of the 1 known words"),
-        (b"", "has a vector for none of the 1 known words"),
+        (b"other 1 2\n", "has a vector for none of 1 known word"),
+        (b"", "has a vector for none of 1 known word"),
         (b"caf\xe9 1 2\n", "not UTF-8: byte 0xe9 at offset 3"),
     ],
 )

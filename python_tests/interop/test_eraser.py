@@ -136,7 +136,7 @@ def test_bad_arguments_get_one_line(tmp_path: Path) -> None:
         write_eraser(tmp_path / "results.jsonl", [row])
     assert not (tmp_path / "results.jsonl").exists()
     for arguments, options, message in (
-        ((["a"], [1.0], [0, 2]), {}, "scores: given 1 scores, needed 2, one for each word"),
+        ((["a"], [1.0], [0, 2]), {}, "scores: given 1 score, needed 2, one for each word"),
         ((["a", "b"], [1.0], [0, 1]), {}, "annotation_ids, docids: given 2 and 2, needed 1"),
         ((["a"], [1.0], [0, 1]), {"chosen": [True, False]}, "chosen: given [2], needed [1]"),
         ((["a"], [1.0], [0, 1]), {"classes": ["x"]}, "erased, kept, classes: given some of them"),

@@ -189,7 +189,7 @@ def change(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (change("source", [{"id": 1}]), r"source\[0\].token: given none, needed it"),
         (change("source_attributions", [[1]]), r"given \[\[1\]\], needed safetensors in base64"),
         (change("source_attributions", "AAAA"), r"given 'AAAA' \(.*needed safetensors"),
-        (change("source_attributions", coded([[1.0]])), r"given 1 rows, needed 2, one a token"),
+        (change("source_attributions", coded([[1.0]])), r"given 1 row, needed 2, one a token"),
         (
             change("source_attributions", coded([[[1.0]], [[2.0]]])),
             r"given \[2, 1, 1\], needed \[tokens, generated tokens\], which output.aggregate\(\)",

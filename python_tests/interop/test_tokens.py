@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_named() -> None:
         {"tokens": ["the", "film", "##s", "a"], "scores": [1, 2, 3, 4]},
         "given 'a' at 3 of text 1, needed no token",
     )
-    refused({"tokens": ["the"], "scores": [1, 2]}, "given 2 scores for 1 tokens of text 1")
+    refused({"tokens": ["the"], "scores": [1, 2]}, "given 2 scores for 1 token of text 1")
     refused({"tokens": ["the"]}, "given dict without scores for text 1")
     refused({"tokens": ["the", "film", "##s"], "scores": [1, float("nan"), 2]}, "NaN in text 1")
     with pytest.raises(ValueError, match="given 1, needed 2, one a document"):

@@ -231,7 +231,7 @@ def test_word_importance_by_hand() -> None:
 def test_bad_input_gets_one_line() -> None:
     human = [True, False]
     for call, message in (
-        (lambda: agreement([1, 2], [1], [0, 2]), "y: given 1 scores, needed 2, one for each word"),
+        (lambda: agreement([1, 2], [1], [0, 2]), "y: given 1 score, needed 2, one for each word"),
         (lambda: agreement([1, NEVER], [1, 2], [0, 1, 2]), "x: given NaN in instance 1 at 0"),
         (lambda: agreement_matrix([1, 2], [0, 2]), "scores: given [2], needed [R, T]"),
         (lambda: auprc([1, NEVER], human, [0, 2]), "scores: given NaN in instance 0 at 1, needed"),
@@ -252,7 +252,7 @@ def test_bad_input_gets_one_line() -> None:
             "share: given with ferret, needed count",
         ),
         (lambda: plausibility([1.0], [None], [0, 1]), "share, count: given neither, needed one"),
-        (lambda: word_importance([1.0], ["a", "b"]), "scores: given 1 scores, needed 2, one for"),
+        (lambda: word_importance([1.0], ["a", "b"]), "scores: given 1 score, needed 2, one for"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             call()

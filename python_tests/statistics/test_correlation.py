@@ -108,7 +108,7 @@ def test_many_rows_at_once_are_the_rows_one_by_one() -> None:
     ("x", "y", "reason"),
     [
         ([], [], "0 pairs of numbers, needed at least 2"),
-        ([1.0], [2.0], "1 pairs of numbers, needed at least 2"),
+        ([1.0], [2.0], "1 pair of numbers, needed at least 2"),
         ([1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0], "x is constant"),
         ([1.0, 2.0], [0.5, 0.5], "y is constant"),
     ],

@@ -9,6 +9,7 @@ from pathlib import Path
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.files import open_text
 from fastattnerase.data.readers.registry import register_reader, require_columns
+from fastattnerase.plurals import counted
 
 _COLUMNS = ("text", "title", "label")
 _CLASSES = {"1": "World", "2": "Sports", "3": "Business", "4": "Sci/Tech"}
@@ -38,8 +39,8 @@ def read_ag_news(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, ob
         for number, fields in enumerate(csv.reader(file), start=1):
             if len(fields) != 3 or fields[0] not in _CLASSES:
                 raise DataError(
-                    f"{path}, row {number}: given {len(fields)} fields, needed a class from 1 to "
-                    "4, a title and a description"
+                    f"{path}, row {number}: given {counted(len(fields), 'field')}, needed a class "
+                    "from 1 to 4, a title and a description"
                 )
             row = {
                 "text": fields[2].replace("\\", " "),

@@ -9,6 +9,7 @@ from pathlib import Path
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.files import open_text
 from fastattnerase.data.readers.registry import register_reader, require_columns
+from fastattnerase.plurals import counted
 
 _COLUMNS = ("text", "query", "label", "answers")
 _ENTITY = re.compile(r"@entity\d+")
@@ -91,7 +92,8 @@ def _file(path: Path) -> Iterator[tuple[str, str, str, str]]:
 def _parts(where: str, record: list[str]) -> tuple[str, str, str, str]:
     if len(record) < 3:
         raise DataError(
-            f"{where}: given a record of {len(record)} lines, needed question, answer and article"
+            f"{where}: given a record of {counted(len(record), 'line')}, needed question, answer "
+            "and article"
         )
     return where, record[0], record[1], record[2]
 
@@ -105,7 +107,7 @@ def _folder(path: Path) -> Iterator[tuple[str, str, str, str]]:
             blocks = [block.strip() for block in re.split(r"\r?\n\s*\n", file.read().strip())]
         if len(blocks) < 4:
             raise DataError(
-                f"{name}: given {len(blocks)} parts, needed address, article, question, answer and "
-                "entities with blank lines between"
+                f"{name}: given {counted(len(blocks), 'part')}, needed address, article, question, "
+                "answer and entities with blank lines between"
             )
         yield str(name), blocks[2], blocks[3], blocks[1]

@@ -13,6 +13,7 @@ from fastattnerase.data.errors import DataError, MissingColumnError
 from fastattnerase.data.files import open_text
 from fastattnerase.data.readers.registry import register_reader, require_columns
 from fastattnerase.extras import needs
+from fastattnerase.plurals import counted
 
 _CHUNK_ROWS = 8192
 _SEPARATORS = (",", ";", "\t", "|")
@@ -59,7 +60,8 @@ def _unparsed(path: Path, reason: str, separator: str) -> str:
         )
     if found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason):
         return (
-            f"{path}, row {int(found[2]) - 1}: given {found[3]} fields, needed {found[1]}, as the "
+            f"{path}, row {int(found[2]) - 1}: given {counted(int(found[3]), 'field')}, needed "
+            f"{found[1]}, as the "
             f'header line has; a text with {separator!r} in it stands in quotation marks (")'
         )
     return f"{path} cannot be parsed: {reason}"
@@ -95,7 +97,8 @@ def _find_separator(
         )
     if any(first[len(header) :]):
         raise DataError(
-            f"{path}, row 1: given {len(first)} fields, needed {len(header)}, as the header line "
+            f"{path}, row 1: given {counted(len(first), 'field')}, needed {len(header)}, as the "
+            "header line "
             f'has; a text with {found!r} in it stands in quotation marks (")'
         )
     return found, len(first) > len(header)

@@ -9,6 +9,7 @@ from typing import Any
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.files import find_file, open_text, stream_json
 from fastattnerase.data.readers.registry import register_reader, require_columns
+from fastattnerase.plurals import counted
 
 _COLUMNS = ("text", "query", "label", "spans", "split", "id")
 _FILES = (("train", "train.jsonl"), ("dev", "val.jsonl"), ("test", "test.jsonl"))
@@ -82,7 +83,7 @@ def _row(docs: Path, annotation: Mapping[str, Any], where: str) -> dict[str, obj
         if not begins[doc] <= begin <= end <= ends[doc]:
             raise DataError(
                 f"{where}: given evidence at the words {first}:{last} of {doc}, needed some of its "
-                f"{ends[doc] - begins[doc]} words"
+                f"{counted(ends[doc] - begins[doc], 'word')}"
             )
         if text is not None and str(text).split() != words[begin:end]:
             raise DataError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastattnerase.data.errors import DataError
 from fastattnerase.data.files import split_suffix
@@ -12,7 +12,9 @@ from fastattnerase.data.readers.registry import register_reader, require_columns
 from fastattnerase.extras import needs
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from pyarrow import RecordBatch
+else:  # imported where they are used; hints that are read at run time say Any
+    RecordBatch = Any
 
 
 @register_reader("parquet", (".parquet",))
@@ -54,7 +56,7 @@ def read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, ob
         raise DataError(f"{path} cannot be read as Parquet: {error}") from error
 
 
-def _place_of_bad_value(batch: pa.RecordBatch, start: int) -> str:
+def _place_of_bad_value(batch: RecordBatch, start: int) -> str:
     """Find the first value that Python cannot hold: only ever called once a batch has failed."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         for number, value in enumerate(column, start=start):

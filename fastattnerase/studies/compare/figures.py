@@ -17,6 +17,8 @@ from fastattnerase.studies.compare.summary import Curves, input_curves, layer_cu
 
 if TYPE_CHECKING:
     from fastattnerase.studies.compare.units import Compare
+else:  # imported where they are used; hints that are read at run time say Any
+    Compare = Any
 
 with needs("report"):
     import matplotlib as mpl

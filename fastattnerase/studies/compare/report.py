@@ -9,6 +9,7 @@ import numpy as np
 
 from fastattnerase import saliency
 from fastattnerase.extras import needs
+from fastattnerase.plurals import plural
 from fastattnerase.report import page
 from fastattnerase.report.figures import save as save_figure
 from fastattnerase.report.tables import save as save_table
@@ -119,7 +120,10 @@ def premises(work: Compare) -> list[str]:
         accuracy = float((known["label"] == known["decision"]).mean())
         chance = majority(known["label"].to_numpy())
         beside = "" if chance is None else f", the most frequent class {chance:.3f}"
-        told.append(f"The model is right about {accuracy:.3f} of {len(known):,} labels{beside}.")
+        told.append(
+            f"The model is right about {accuracy:.3f} of {len(known):,} "
+            f"{plural(len(known), 'label')}{beside}."
+        )
         if hardly_better(accuracy, chance):
             told.append(
                 "That is hardly better than deciding the most frequent class always, so there is "
@@ -144,7 +148,7 @@ def _residual(work: Compare) -> list[str]:
         "At the attention layer words are erased from a transformer’s last layer: its residual "
         "keeps the classifying position’s own state, which earlier layers have filled from all "
         "words, and special tokens are never erased. Erasing every word there leaves "
-        f"{same:,} of {len(instances):,} decisions{share} as they are."
+        f"{same:,} of {len(instances):,} {plural(len(instances), 'decision')}{share} as they are."
     ]
 
 

@@ -20,6 +20,8 @@ from fastattnerase.runs.rundir import read_table
 
 if TYPE_CHECKING:
     from fastattnerase.huggingface import TransformerClassifier
+else:  # imported where they are used; hints that are read at run time say Any
+    TransformerClassifier = Any
 
 with needs("report"):
     import pandas as pd

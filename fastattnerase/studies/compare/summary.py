@@ -15,6 +15,7 @@ from fastattnerase.extras import needs
 from fastattnerase.measures.agreement import agreement_matrix
 from fastattnerase.measures.base import Measured
 from fastattnerase.measures.human_words import choose_words, marked_words
+from fastattnerase.plurals import plural
 from fastattnerase.runs.workspace import Report
 from fastattnerase.statistics.bootstrap import Bootstrap
 from fastattnerase.statistics.resampled import Ratios
@@ -22,6 +23,8 @@ from fastattnerase.studies.compare.options import LAYER, RANDOM, WORDS
 
 if TYPE_CHECKING:
     from fastattnerase.studies.compare.units import Compare
+else:  # imported where they are used; hints that are read at run time say Any
+    Compare = Any
 
 with needs("report"):
     import pandas as pd
@@ -239,7 +242,7 @@ def summarise(work: Compare, report: Report) -> tuple[dict[str, pd.DataFrame], d
     report(0.8)
     tables["agreement"] = _agreement(work, bootstrap)
     tables["instances"] = _instances(cells)
-    return tables, {"found": f"{len(tables['means']):,} means"}
+    return tables, {"found": f"{len(tables['means']):,} {plural(len(tables['means']), 'mean')}"}
 
 
 def _ratios(columns: list[Floats], bootstrap: Bootstrap) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from fastattnerase.measures.human_words import marked_words
 
 if TYPE_CHECKING:
     from fastattnerase.studies.compare.units import Compare
+else:  # imported where they are used; hints that are read at run time say Any
+    Compare = Any
 
 _TEXTS = 6  # that a page shows
 _WORDS = 90  # of a text that is shown

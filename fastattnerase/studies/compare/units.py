@@ -19,6 +19,7 @@ from fastattnerase.extras import needs
 from fastattnerase.huggingface import load_transformer
 from fastattnerase.input_erasure import erase_inputs
 from fastattnerase.models import load_model
+from fastattnerase.plurals import counted, plural
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import (
     RESULT,
@@ -310,6 +311,9 @@ class Compare(Workspace):
         """Say which model, documents and options these are."""
         return {"kind": KIND, "name": self.name, "options": to_json(self.options)}
 
+    def _found(self) -> str:
+        return f"{self.subject.documents:,} {plural(self.subject.documents, 'document')}"
+
     def _in_parts(
         self,
         folder: Path,
@@ -365,11 +369,12 @@ class Compare(Workspace):
         if bad:
             raise RunError(
                 f"{method}: given scores that are not finite for document {bad[0]} and "
-                f"{len(bad) - 1} others, needed numbers; leave the method out of --methods"
+                f"{counted(len(bad) - 1, 'other')}, needed numbers; leave the method out of "
+                "--methods"
             )
         deltas = read_table(folder / f"{SCORES}.parquet", ["delta"])["delta"].dropna()
         worst = f", largest error {deltas.abs().max():.1e}" if len(deltas) else ""
-        return {"found": f"{self.subject.documents:,} documents{worst}"}
+        return {"found": f"{self._found()}{worst}"}
 
     # --- curves ----------------------------------------------------------------------------------
 
@@ -417,7 +422,7 @@ class Compare(Workspace):
 
         schemas = {CURVES: _CURVES} | ({INSTANCES: _INSTANCES} if scores is None else {})
         self._in_parts(folder, schemas, self._curves_state(of), make, report)
-        return {"found": f"{self.subject.documents:,} documents"}
+        return {"found": self._found()}
 
     # --- the attention layer ---------------------------------------------------------------------
 
@@ -446,7 +451,7 @@ class Compare(Workspace):
 
         state = self._layer_state()
         self._in_parts(folder, layer.SCHEMAS, state, make, report)
-        return {"found": f"{self.subject.documents:,} documents"}
+        return {"found": self._found()}
 
     def scores_of_items(self, method: str) -> list[Floats]:
         """Give a method's scores of the attention layer's items: sums of words, for sentences."""

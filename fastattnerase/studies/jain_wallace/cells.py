@@ -37,6 +37,7 @@ from fastattnerase.models import (
 from fastattnerase.models.checkpoint import CHECKPOINT
 from fastattnerase.models.published import pair
 from fastattnerase.models.storage import write_tensors
+from fastattnerase.plurals import plural
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.undrawn import Reporting
@@ -267,7 +268,8 @@ class Cells(PublishedData):
         model, prepared = self._load(cell)
         rows = evenly(len(prepared.test), self.options.loo_instances)
         taus = agreements(model, prepared.test, rows=rows, progress=report)
-        return {"found": f"{len(write_rows(taus, folder)):,} taus"}
+        count = len(write_rows(taus, folder))
+        return {"found": f"{count:,} {plural(count, 'tau')}"}
 
     def _permute(self, cell: Cell, folder: Path, report: Report) -> dict[str, Any]:
         """Permute the weights of the test documents."""

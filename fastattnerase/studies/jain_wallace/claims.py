@@ -165,7 +165,7 @@ def _between(values: list[float]) -> str:
 def _judge(
     text: str,
     rule: str,
-    values: pd.Series[float],
+    values: pd.Series,
     kept: Callable[[float], bool],
     paper: str,
     here: str,

@@ -413,7 +413,7 @@ def _table_2(correlations: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(_TABLE_2_HEADS))
 
 
-def _mean(values: pd.Series[float]) -> float:
+def _mean(values: pd.Series) -> float:
     known = values.dropna()
     return float(known.mean()) if len(known) else math.nan
 

@@ -138,7 +138,7 @@ def _first_flips(folder: Path, ranking: str) -> Ints:
     return np.asarray(table.loc[table["order"] == 0, "first_flip"].to_numpy(), dtype=np.int64)
 
 
-def _counts(folder: Path, flips: dict[str, Ints], smallest: pd.Series[float]) -> Counts:
+def _counts(folder: Path, flips: dict[str, Ints], smallest: pd.Series) -> Counts:
     columns = ["gold", "label", "model_label", "bias_label", "status", "excluded"]
     everything = read_columns(folder, "instances", columns)
     analysed = everything[everything["excluded"] == ""]
@@ -173,7 +173,7 @@ def _counts(folder: Path, flips: dict[str, Ints], smallest: pd.Series[float]) ->
     )
 
 
-def _by_class(labels: pd.Series[int]) -> dict[str, int]:
+def _by_class(labels: pd.Series) -> dict[str, int]:
     return {str(label): int(count) for label, count in labels.value_counts().items()}
 
 

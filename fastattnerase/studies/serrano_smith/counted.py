@@ -66,7 +66,7 @@ class Counted:
     skill: Skills = Skills()
 
 
-def choosable(smallest: pd.Series[float]) -> NDArray[np.bool_]:
+def choosable(smallest: pd.Series) -> NDArray[np.bool_]:
     """Find the instances in which a ranking can do better or worse than another.
 
     Where nothing less than erasing every item flips, or no set does, all rankings are equally
@@ -81,7 +81,7 @@ def choosable(smallest: pd.Series[float]) -> NDArray[np.bool_]:
     return np.asarray(smallest < 1)  # NaN is not
 
 
-def smallest_sets(folder: Path) -> pd.Series[float]:
+def smallest_sets(folder: Path) -> pd.Series:
     """Read the fractions of the smallest sets, NaN where there is none; empty where unknown."""
     table = read_columns(folder, "multi", ["first_flip", "fraction"], "minimal")
     return table["fraction"].where(table["first_flip"] > 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fastattnerase.plurals import counted
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.studies.serrano_smith.exact import OTHERWISE, PARTS, SAME, Exact, Number
 from fastattnerase.studies.serrano_smith.records import architecture
@@ -253,8 +254,8 @@ def _of_encoders(results: Sequence[Result], said: Sequence[Exact]) -> Iterator[s
         all_spared = [spared for values in found.values() for _, spared in values]
         late = sum(spared > MOST for spared in all_spared)
         yield (
-            f"In {late} of {len(all_spared)} models more than half of what erasing by attention "
-            "takes could be spared by no order: there late flips are the model’s doing."
+            f"In {late} of {counted(len(all_spared), 'model')} more than half of what erasing by "
+            "attention takes could be spared by no order: there late flips are the model’s doing."
         )
 
 
@@ -297,8 +298,8 @@ def _of_bias(said: Sequence[Exact]) -> str:
         return ""
     more = sum(same > other for same, other in pairs)
     return (
-        f"In {more} of {len(pairs)} models attention has more skill where the model decides as its "
-        "bias alone than where it decides otherwise."
+        f"In {more} of {counted(len(pairs), 'model')} attention has more skill where the model "
+        "decides as its bias alone than where it decides otherwise."
     )
 
 
@@ -313,6 +314,6 @@ def _areas(said: Sequence[Exact]) -> str:
         return ""
     more = sum(gradient > attention for gradient, attention in pairs)
     return (
-        f"In {more} of {len(pairs)} models the output moves further by the gradient than by "
-        "attention over all prefixes together (area under JS)."
+        f"In {more} of {counted(len(pairs), 'model')} the output moves further by the gradient "
+        "than by attention over all prefixes together (area under JS)."
     )

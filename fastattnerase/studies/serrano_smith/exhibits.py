@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,9 @@ from fastattnerase.studies.serrano_smith.result import Exhibit
 from fastattnerase.studies.serrano_smith.swept import erasable_weights, sweep
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:  # imported where they are used; hints that are read at run time say Any
+    DataFrame = Any
 
 _EXHIBIT_ITEMS = 250  # longer documents are not shown
 _DIGITS = 5  # of probabilities
@@ -72,7 +74,7 @@ def choose(source: Source, config: Config, folder: Path) -> tuple[Exhibit, ...]:
     return tuple(_exhibit(one, int(ids[one.row])) for one in kept[: len(exhibits)])
 
 
-def _evenly(table: pd.DataFrame, count: int) -> list[int]:
+def _evenly(table: DataFrame, count: int) -> list[int]:
     """Choose rows evenly spaced in the gap, and one in six of those that never flip."""
     flips = table[table["first_flip"] > 0].sort_values(["gap", "first_flip", "row"])
     never = table[table["first_flip"] < 0].sort_values("row")

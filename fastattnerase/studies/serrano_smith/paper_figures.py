@@ -248,7 +248,7 @@ def boxes(grid: Grid, models: Sequence[str], column: str) -> Figure:
     return figure
 
 
-def _box(axes: Axes, values: pd.Series[float], place: float, colour: str) -> None:
+def _box(axes: Axes, values: pd.Series, place: float, colour: str) -> None:
     if values.empty:
         axes.text(place, 0.5, "no data", rotation=90, ha="center", va="center", fontsize=7)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fastattnerase.plurals import plural
 from fastattnerase.studies.serrano_smith.result import Result
 
 
@@ -24,6 +25,6 @@ def residual(result: Result) -> str:
     return (
         "Erased is in a transformer’s last layer: its residual keeps the classifying position’s "
         "own state, which earlier layers have filled from all words, and special tokens are never "
-        f"erased. Erasing every word leaves {same:,} of {len(analysed):,} decisions{share} as they "
-        "are."
+        f"erased. Erasing every word leaves {same:,} of {len(analysed):,} "
+        f"{plural(len(analysed), 'decision')}{share} as they are."
     )

@@ -494,6 +494,6 @@ def _count(aggregates: Aggregates, config: Config, folder: Path) -> Aggregates:
     )
 
 
-def without_never(values: pd.Series[float]) -> pd.Series[float]:
+def without_never(values: pd.Series) -> pd.Series:
     """Hide what stands for "never" and is to be left out."""
     return values.where(values >= 0)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fastattnerase.plurals import are, have, plural
 from fastattnerase.statistics.shares import disagrees
 from fastattnerase.studies.serrano_smith.config import CELLS
 from fastattnerase.studies.serrano_smith.judgement import (
@@ -232,7 +233,8 @@ def notices(result: Result) -> list[str]:
     counts = result.counts
     bad = counts.excluded["non_finite"]
     holds = "holds" if bad == 1 else "hold"
-    left_out = f"{bad:,} of {counts.instances:,} instances {holds} NaN or infinity: left out."
+    every = f"{counts.instances:,} {plural(counts.instances, 'instance')}"
+    left_out = f"{bad:,} of {every} {holds} NaN or infinity: left out."
     texts = [
         *premises(result)[1:],  # the first is the verdict
         left_out if bad else "",
@@ -268,9 +270,9 @@ def _few(counts: Counts) -> str:
         return ""
     single = counts.excluded["empty"] + counts.excluded["length_1"]
     return (
-        f"Only {counts.analysed:,} of {counts.instances:,} instances "
-        f"{'is' if counts.analysed == 1 else 'are'} analysed, so the numbers say little of the "
-        f"others: {single:,} {'has' if single == 1 else 'have'} a single item or none."
+        f"Only {counts.analysed:,} of {counts.instances:,} {plural(counts.instances, 'instance')} "
+        f"{are(counts.analysed)} analysed, so the numbers say little of the "
+        f"others: {single:,} {have(single)} a single item or none."
     )
 
 
@@ -279,8 +281,9 @@ def _not_the_model(result: Result) -> str:
     if not disagrees(differ, compared):
         return ""
     return (
-        f"No verdict: before anything is erased, {differ:,} of {compared:,} decisions computed "
-        "from these values, weights and head are not the model's own, so the numbers are not about "
+        f"No verdict: before anything is erased, {differ:,} of {compared:,} "
+        f"{plural(compared, 'decision')} computed from these values, weights and head "
+        f"{are(differ)} not the model's own, so the numbers are not about "
         "that model."
     )
 
@@ -398,9 +401,9 @@ def _against_random(result: Result) -> str:
     else:
         text = f"Attention is a {'better' if better else 'worse'} guide than a random order"
     return (
-        f"{text}: it needs fewer items in {pair.first_smaller:,} of the {pair.judged:,} decisions "
-        f"that either flips, more in {pair.second_smaller:,} and as many in {pair.ties:,} ({test}, "
-        f"p {pair.p_sign:.2g})."
+        f"{text}: it needs fewer items in {pair.first_smaller:,} of the {pair.judged:,} "
+        f"{plural(pair.judged, 'decision')} that either flips, more in {pair.second_smaller:,} and "
+        f"as many in {pair.ties:,} ({test}, p {pair.p_sign:.2g})."
     )
 
 
@@ -418,9 +421,10 @@ def _why_not(result: Result) -> str:
         name = classes[int(next(iter(bias_labels)))]
         text += f"Without any item the model's bias alone decides “{name}”. "
     text += (
-        f"{same:,} of the {analysed:,} instances ({percent(same / analysed)}) are decided as the "
-        "bias alone decides: erasing everything gives the same decision again, so only a partial "
-        "erasure can flip them, and that needs items that speak for another class."
+        f"{same:,} of the {analysed:,} {plural(analysed, 'instance')} ({percent(same / analysed)}) "
+        f"{are(same)} decided as the bias alone decides: erasing everything gives the same "
+        "decision again, so only a partial erasure can flip them, and that needs items that speak "
+        "for another class."
     )
     sets = counts.smallest_set
     if sets.none:

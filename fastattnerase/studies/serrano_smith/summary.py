@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastattnerase.plurals import are, plural
 from fastattnerase.studies.serrano_smith.judgement import (
     Grade,
     Judgement,
@@ -122,8 +123,9 @@ def _plain(result: Result, found: Judgement, words: _Words) -> str:
     if found.grade == "not_the_model":
         differ, compared = disagreement(result)
         return (
-            f"No verdict: {differ:,} of {compared:,} decisions computed from the given tensors are "
-            "not the model's own, so the tensors are not what the model decided by."
+            f"No verdict: {differ:,} of {compared:,} {plural(compared, 'decision')} computed from "
+            f"the given tensors {are(differ)} not the model's own, so the tensors are not what the "
+            "model decided by."
         )
     if found.grade == "constant":
         return (

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -28,6 +28,7 @@ from fastattnerase.models import (
     train,
 )
 from fastattnerase.models.storage import read_tensors, write_tensors
+from fastattnerase.plurals import plural
 from fastattnerase.runs import rundir
 from fastattnerase.runs.progress import as_share
 from fastattnerase.runs.undrawn import Reporting
@@ -39,9 +40,6 @@ from fastattnerase.studies.serrano_smith.config import COSTS, REPORT_COSTS
 from fastattnerase.studies.serrano_smith.result import Result, load
 from fastattnerase.studies.serrano_smith.rows import write_rows
 from fastattnerase.studies.serrano_smith.study import CorpusSpec, Study
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 STAGES = ("prepare", "embed", "train", "erase", "seeds", "report")
 # How long the units of a small study took against each other.
@@ -179,7 +177,8 @@ class SerranoSmith(Workspace):
             sizes = numbers["documents"]
             return f"{sizes['train']:,} train, {sizes['dev']:,} dev, {sizes['test']:,} test"
         if "analysed" in numbers:
-            return f"{numbers['analysed']:,} of {numbers['instances']:,} instances"
+            every = numbers["instances"]
+            return f"{numbers['analysed']:,} of {every:,} {plural(every, 'instance')}"
         return ""
 
     def listed(self) -> list[Unit]:
@@ -255,7 +254,7 @@ class SerranoSmith(Workspace):
                 values[name] = str(self.data_root / values[name])
         return DataConfig.from_dict(values)
 
-    def _prepared(self, corpus: CorpusSpec, progress: Progress | None = None) -> PreparedCorpus:
+    def _prepared(self, corpus: CorpusSpec, progress: Reporting | None = None) -> PreparedCorpus:
         folder = self.folder(f"prepare/{corpus.slug}")
         config = DataConfig.from_dict(
             rundir.read_json(folder / "config.json") | {"vectors": None, "unit_vectors": False}

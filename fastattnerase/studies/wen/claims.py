@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastattnerase.plurals import counted
 from fastattnerase.studies.wen import paper
 from fastattnerase.studies.wen.options import ATTENTIONS, BEST
 from fastattnerase.studies.wen.rows import (
@@ -210,11 +211,11 @@ def _order_claims(order: Sequence[OrderRow], means: Sequence[MeanRow]) -> list[C
                 "(weighted, of eleven data sets)",
                 sentence(
                     f"means {', '.join(map(number, average))}",
-                    f"in this order in {falls} of {len(decided)} cells",
+                    f"in this order in {falls} of {counted(len(decided), 'cell')}",
                     by_chance(len(decided), 1 / 6, p_chance),
                     f"mean ± standard error over the cells: {steps}",
                     f"means with bias correction {', '.join(map(number, corrected))}",
-                    f"{chance} of {models} models not different from outputs shuffled",
+                    f"{chance} of {counted(models, 'model')} not different from outputs shuffled",
                     _undecided(row.undecided_reason(tau) for row in order),
                 ),
                 falls,
@@ -246,8 +247,8 @@ def _highest_claims(highest: Sequence[HighestRow], means: Sequence[MeanRow]) -> 
             lead = _lead(highest, (top.encoder, top.attention), tau)
             agree = told_apart(lead)
             second = (
-                f"best other mean {number(top.tau(tau).mean)}, {top.encoder} with "
-                f"{top.attention}, a lead of {mean_and_error(lead)} over {len(lead)} cells"
+                f"best other mean {number(top.tau(tau).mean)}, {top.encoder} with {top.attention}, "
+                f"a lead of {mean_and_error(lead)} over {counted(len(lead), 'cell')}"
             )
         p_chance = at_least(len(won), len(decided), 1 / 9)
         found.append(
@@ -259,11 +260,11 @@ def _highest_claims(highest: Sequence[HighestRow], means: Sequence[MeanRow]) -> 
                 sentence(
                     f"mean {number(own)}",
                     second,
-                    f"highest in {len(won)} of {len(decided)} cells, in {tied} of these with "
-                    "another",
+                    f"highest in {len(won)} of {counted(len(decided), 'cell')}, in {tied} of "
+                    "these with another",
                     by_chance(len(decided), 1 / 9, p_chance),
-                    f"{best.tau(tau).chance} of {best.models} models not different from outputs "
-                    "shuffled",
+                    f"{best.tau(tau).chance} of {counted(best.models, 'model')} not different "
+                    "from outputs shuffled",
                     _undecided(row.tau(tau).undecided_reason for row in highest),
                 ),
                 len(won),

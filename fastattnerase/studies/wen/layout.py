@@ -39,10 +39,12 @@ from fastattnerase.studies.wen.seed_tables import SEEDS, SEEDS_GUMBEL, over_seed
 from fastattnerase.studies.wen.tables import Tables
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:  # imported where they are used; hints that are read at run time say Any
+    DataFrame = Any
 
 
-def frames(tables: Tables, claims: Sequence[Claim]) -> list[tuple[Layout[Any], pd.DataFrame]]:
+def frames(tables: Tables, claims: Sequence[Claim]) -> list[tuple[Layout[Any], DataFrame]]:
     """Give every table that has rows, with its layout, in the order of the page.
 
     Args:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+else:  # imported where they are used; hints that are read at run time say Any
+    DataFrame = Any
 
 
 @dataclass(frozen=True)

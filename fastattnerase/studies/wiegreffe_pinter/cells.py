@@ -37,6 +37,7 @@ from fastattnerase.models.checkpoint import CHECKPOINT
 from fastattnerase.models.fixed_attention import given_attention
 from fastattnerase.models.predictions import Predictions
 from fastattnerase.models.storage import read_tensors, write_tensors
+from fastattnerase.plurals import counted
 from fastattnerase.runs import rundir
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import RunError
@@ -195,8 +196,8 @@ class Cells(Workspace):
         two = len(prepared.classes) == 2
         if cell.kind not in ("base", "uniform") and not two:
             raise RunError(
-                f"tested: given {cell.dataset}, of {len(prepared.classes)} classes, needed data of "
-                "two: outputs are compared by the probability of class 1"
+                f"tested: given {cell.dataset}, of {counted(len(prepared.classes), 'class')}, "
+                "needed data of two: outputs are compared by the probability of class 1"
             )
         model, objective = self._untrained(cell, prepared)
         training = self.options.training(cell)

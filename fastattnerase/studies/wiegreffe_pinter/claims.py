@@ -8,6 +8,7 @@ from typing import Any
 
 from fastattnerase.extras import needs
 from fastattnerase.models.published import pair
+from fastattnerase.plurals import counted
 from fastattnerase.statistics.shares import hardly_better
 from fastattnerase.studies.wiegreffe_pinter.paper import uniform_is_worse
 
@@ -134,7 +135,7 @@ def _diagnostic(table: pd.DataFrame) -> Iterator[Claim]:
 
 def _adversaries(table: pd.DataFrame) -> Iterator[Claim]:
     for row in _rows(table):
-        case = f"{_case(row)}, λ {row['strength']:g}, at most {row['max_epochs']} epochs"
+        case = f"{_case(row)}, λ {row['strength']:g}, at most {counted(row['max_epochs'], 'epoch')}"
         if row["strength"] == 0:
             yield Claim(
                 "Without the attention term (λ = 0) an adversary reproduces the base model",
@@ -158,8 +159,10 @@ def _curves(table: pd.DataFrame) -> Iterator[Claim]:
         known = pd.notna(row["spearman"])
         yield Claim(
             "The larger λ, the further the adversary's attention is from the base model's",
-            f"{_case(row)}, at most {row['max_epochs']} epochs",
+            f"{_case(row)}, at most {counted(row['max_epochs'], 'epoch')}",
             f"Spearman's rank correlation of λ and JSD is at least {_RISES}",
-            f"{row['spearman']:.2f} over {row['values']} values of λ" if known else "JSD constant",
+            f"{row['spearman']:.2f} over {counted(row['values'], 'value')} of λ"
+            if known
+            else "JSD constant",
             _verdict(row["spearman"] >= _RISES) if known else "cannot tell",
         )

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastattnerase.attention_tests.bins import BINS, bin_of
 from fastattnerase.extras import needs
+from fastattnerase.plurals import counted
 from fastattnerase.report.figures import PANEL, STYLE, fitted, letters, place_legend
 from fastattnerase.studies.pages import FEW, Drawn, draw_violin
 from fastattnerase.studies.wiegreffe_pinter.cells import Cells
@@ -90,7 +91,7 @@ def _panels_of(workspace: Cells, family: Family) -> dict[str, pd.DataFrame]:
     panels: dict[str, pd.DataFrame] = {}
     seeds = seed_instances(workspace, family)
     if not seeds.empty:
-        panels[f"Median over {len(family.of_kind('seed'))} other seeds"] = seeds
+        panels[f"Median over {counted(len(family.of_kind('seed')), 'other seed')}"] = seeds
     found = workspace.sought(family.base)
     if found is not None:
         rows = workspace.instances(family.base).merge(found, on="document")
@@ -173,7 +174,7 @@ def _trade_off(family: Family, sought: pd.DataFrame | None, title: str) -> Figur
                     markersize=5.5,
                     color=colour,
                     alpha=0.85,
-                    label=f"{label}, {epochs} epochs" if several else label,
+                    label=f"{label}, {counted(epochs, 'epoch')}" if several else label,
                 )
                 if several:
                     _name_ends(axes, own, points)

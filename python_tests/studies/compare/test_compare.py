@@ -309,7 +309,7 @@ def test_rationales_outside_the_text(tmp_path: Path) -> None:
     new = tmp_path / "new.jsonl"
     new.write_text(json.dumps({"text": "fine", "label": "good", "why": [[0, 2]]}))
     given = ("--model", model, "--data", new, "--rationales", "why", "--out", tmp_path / "out")
-    assert "needed spans of the 1 words of the text" in one_line("compare", *given)
+    assert "needed spans of the 1 word of the text" in one_line("compare", *given)
 
 
 def test_new_texts_have_their_own_number_of_marked_words(

@@ -146,7 +146,7 @@ def test_two_premises_that_fail_are_both_told_once(tmp_path: Path) -> None:
             return Chunk(batch, model_label=torch.tensor([1]))
 
     run = experiment.run(Even(rows=[0]), FAST, tmp_path, name="x")
-    assert "1 of 1 decisions computed from" in sentences.verdict(run)
+    assert "1 of 1 decision computed from" in sentences.verdict(run)
     constant, one = sentences.notices(run)
     assert constant.startswith("No verdict: attention is constant")
     assert one.startswith("The model decides “bad” for every instance")
