@@ -130,7 +130,7 @@ def documents_of(
     if rationales is not None:
         trained = replace(trained, spans_column=rationales.column, spans_unit=rationales.unit)
     about: dict[str, Any]
-    share = None
+    marked: list[Any] = []  # training texts in which people marked words
     if data is None:
         spans = {"spans_column": trained.spans_column, "spans_unit": trained.spans_unit}
         corpus = load_corpus(replace(data_of(loaded, folder), **spans))  # type: ignore[arg-type]
@@ -143,21 +143,8 @@ def documents_of(
         about = {"data": trained.to_dict(), "split": "test"}
         if not examples:
             raise RunError("the model's data have no test split; give a file as --data")
-        marked = [example for example in corpus.train if example.spans]
-        if rationales is not None and marked:
-            from fastattnerase.measures.human_words import marked_words, mean_share
-
-            explained = _of_model(
-                loaded,
-                encode(
-                    tokenise(marked, **trained.tokenisation),
-                    loaded.vocabulary,
-                    max_tokens=trained.max_tokens,
-                ),
-            )
-            lengths = explained.sizes.words
-            words = marked_words([document.spans for document in explained], lengths)
-            share = mean_share(words, [0, *lengths.cumsum().tolist()])
+        if rationales is not None:
+            marked = [example for example in corpus.train if example.spans]
     else:
         column = None if unlabelled else label_column or trained.label_column
         text_column = text_column or trained.text_column
@@ -198,7 +185,6 @@ def documents_of(
     unmarked = dataset
     if rationales is not None:  # by which documents of two texts would be others
         unmarked = Dataset([replace(document, spans=None) for document in dataset])
-        about["share"] = share
     if data is None and judged is not None and unmarked.digest() != judged:
         before = counted(loaded.metadata["documents"]["test"], "document")
         raise RunError(
@@ -206,11 +192,29 @@ def documents_of(
             "same number of others"
         )
     whole, dataset = dataset, _of_model(loaded, dataset)
+    if rationales is not None:
+        # After the digest: a transformer numbers words of several pieces as it meets them.
+        about["share"] = _marked_share(loaded, marked)
     about |= {"documents": len(dataset), "truncated": dataset.truncated}
     if run is not None and not (run / RESULT).exists():
         with alone(run):
             keep(run, Kept(whole, about), known)
     return dataset, about
+
+
+def _marked_share(loaded: LoadedModel | LoadedTransformer, examples: list[Any]) -> float | None:
+    """Compute the mean share of marked words in texts that have some; None without any."""
+    if not examples:
+        return None
+    from fastattnerase.data import encode, tokenise
+    from fastattnerase.measures.human_words import marked_words, mean_share
+
+    trained = loaded.data_config
+    texts = tokenise(examples, **trained.tokenisation)
+    dataset = _of_model(loaded, encode(texts, loaded.vocabulary, max_tokens=trained.max_tokens))
+    lengths = dataset.sizes.words
+    words = marked_words([document.spans for document in dataset], lengths)
+    return mean_share(words, [0, *lengths.cumsum().tolist()])
 
 
 def _of_model(loaded: LoadedModel | LoadedTransformer, dataset: Dataset) -> Dataset:

@@ -23,7 +23,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_tiny("bert", folder / "checkpoint")
     rows = ["text,label,rationales"]
     for row in range(60):
-        words = ["the", "films", ["bad", "good"][row % 2], "a", "very", "dull", "film"][
+        # Words of several pieces, in another order in the test texts than in those of training.
+        first = ["the", "unbelievably"][row % 3 == 0]
+        words = [first, "films", ["bad", "good"][row % 2], "a", "very", "dull", "film"][
             : 3 + row % 5
         ]
         rows.append(f"{' '.join(words)},{['neg', 'pos'][row % 2]},2:3")
