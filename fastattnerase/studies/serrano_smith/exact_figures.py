@@ -14,7 +14,7 @@ from fastattnerase.studies.serrano_smith.columns import fractions, lasting_fract
 from fastattnerase.studies.serrano_smith.config import SINGLE_RANKINGS
 from fastattnerase.studies.serrano_smith.counted import smallest_sets
 from fastattnerase.studies.serrano_smith.exact import SAME, Exact, top_ranks
-from fastattnerase.studies.serrano_smith.figures import NEVER
+from fastattnerase.studies.serrano_smith.figures import NEVER, say_without_run
 from fastattnerase.studies.serrano_smith.full_figures import panels
 from fastattnerase.studies.serrano_smith.grid import Grid, places
 from fastattnerase.studies.serrano_smith.instance_tables import PLACES, read_columns
@@ -252,6 +252,7 @@ def skills(grid: Grid, said: Mapping[str, Exact]) -> Figure:
             axis.set_axis_on()
             _draw_skill(axis, said[result.run.name], lines[key], result)
             axis.set_title(fitted(grid.title(*key), letters(2.6, 9)), fontsize=9)
+        say_without_run(axes, grid, grid.models, 2.6, 9)
         add_legend(figure, 3 if columns == 1 else 5)
     return figure
 

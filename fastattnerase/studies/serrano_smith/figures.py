@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from fastattnerase.extras import needs
 from fastattnerase.report.figures import PANEL, STYLE, add_legend, fitted, letters
 from fastattnerase.studies.serrano_smith.config import LEAST_DIFFERENCE
 from fastattnerase.studies.serrano_smith.counted import choosable
+from fastattnerase.studies.serrano_smith.grid import Grid, without_run
 from fastattnerase.studies.serrano_smith.looks import COLOURS, NAMES, looks
 from fastattnerase.studies.serrano_smith.result import Result
 
@@ -28,6 +30,10 @@ _SLANTED = 22  # letters of a slanted label
 NEVER = 1.12  # the height of what never flips, beyond every fraction
 _DIGIT = 0.026  # a digit of a tick's label, as a share of a panel's axis
 _MANY = 3000  # more marks than this are drawn as pixels, also in vector formats
+# In a place of a corpus on which a model was not erased.
+NO_RUN: dict[str, Any] = {
+    "s": "no such run", "ha": "center", "va": "center", "color": "#57606a", "fontsize": 8,
+}  # fmt: skip
 
 Draw = Callable[[Axes, Result], None]
 
@@ -220,6 +226,23 @@ def fill(axes: Axes, draw: Draw, result: Result) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes)
+
+
+def say_without_run(
+    axes: NDArray[np.object_], grid: Grid, models: Sequence[str], inches: float, size: float
+) -> None:
+    """Say in the places of a figure, [rows, columns], that stay empty why they do.
+
+    Args:
+        axes: the panels, switched off.
+        grid: the runs.
+        models: of the figure.
+        inches: width of a title.
+        size: of its letters, in points.
+    """
+    for place, cell in without_run(grid, models).items():
+        axes[place].set_title(fitted(grid.title(*cell), letters(inches, size)), fontsize=size)
+        axes[place].text(0.5, 0.5, **NO_RUN, transform=axes[place].transAxes)
 
 
 def panel(draw: Draw, result: Result) -> Figure:

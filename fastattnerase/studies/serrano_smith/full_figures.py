@@ -14,7 +14,7 @@ from fastattnerase.report.figures import STYLE, add_legend, fitted, letters, pla
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.statistics.shares import wilson
 from fastattnerase.studies.serrano_smith.config import CELLS, LEAST_DIFFERENCE, RULES
-from fastattnerase.studies.serrano_smith.figures import NEVER, fill
+from fastattnerase.studies.serrano_smith.figures import NEVER, fill, say_without_run
 from fastattnerase.studies.serrano_smith.grid import Grid, places
 from fastattnerase.studies.serrano_smith.looks import COLOURS, looks
 from fastattnerase.studies.serrano_smith.result import Result
@@ -68,6 +68,7 @@ def panels(grid: Grid, draw: Draw) -> Figure:
             fill(axes[place], draw, grid.cells[corpus, model])
             title = fitted(grid.title(corpus, model), letters(2.6, 9))
             axes[place].set_title(title, fontsize=9)
+        say_without_run(axes, grid, grid.models, 2.6, 9)
         add_legend(figure, 3 if columns == 1 else 5)
     return figure
 

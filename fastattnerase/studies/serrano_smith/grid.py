@@ -74,6 +74,26 @@ def places(
     return shape, {divmod(number, columns): cell for number, cell in enumerate(cells)}
 
 
+def without_run(grid: Grid, models: Sequence[str]) -> dict[tuple[int, int], tuple[str, str]]:
+    """Find the places of a figure without a run of the model on the corpus, which stay empty.
+
+    Args:
+        grid: the runs.
+        models: of the figure.
+
+    Returns:
+        Corpus and model by row and column of `places`; none where panels follow one another.
+    """
+    if len(models) < 2 or len(grid.corpora) < 2:
+        return {}
+    return {
+        (row, column): (corpus, model)
+        for row, model in enumerate(models)
+        for column, corpus in enumerate(grid.corpora)
+        if (corpus, model) not in grid.cells
+    }
+
+
 def arrange(results: Sequence[Result]) -> Grid:
     """Arrange runs by corpus and model, by what their records say.
 

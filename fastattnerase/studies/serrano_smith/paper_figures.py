@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastattnerase.extras import needs
 from fastattnerase.report.figures import STYLE, fitted, letters, place_legend
 from fastattnerase.studies.serrano_smith.config import RANKINGS, SINGLE_RANKINGS
-from fastattnerase.studies.serrano_smith.figures import fill
+from fastattnerase.studies.serrano_smith.figures import NO_RUN, fill, say_without_run
 from fastattnerase.studies.serrano_smith.grid import Grid, places
 from fastattnerase.studies.serrano_smith.looks import COLOURS, NAMES
 from fastattnerase.studies.serrano_smith.records import Architecture
@@ -104,6 +104,7 @@ def panels(grid: Grid, models: Sequence[str], draw: Panel) -> Figure:
             axis.set_axis_on()
             fill(axis, draw, grid.cells[corpus, model])
             axis.set_title(fitted(grid.title(corpus, model), letters(2.3, 8.5)), fontsize=8.5)
+        say_without_run(axes, grid, models, 2.3, 8.5)
     return figure
 
 
@@ -227,8 +228,11 @@ def boxes(grid: Grid, models: Sequence[str], column: str) -> Figure:
         for axes, model in zip(
             figure.subplots(len(models), 1, squeeze=False)[:, 0], models, strict=True
         ):
-            for corpus, result in grid.row(model):
-                place = grid.corpora.index(corpus)
+            for place, corpus in enumerate(grid.corpora):
+                result = grid.cells.get((corpus, model))
+                if result is None:
+                    axes.text(place, 0.5, **NO_RUN)
+                    continue
                 table = result.fractions(column)
                 table = table[table["order"] == 0]
                 for number, ranking in enumerate(RANKINGS):
@@ -282,6 +286,7 @@ def contingencies(grid: Grid, models: Sequence[str], ranking: str) -> Figure:
             _cells(axes[place], grid.cells[corpus, model], ranking, symbol)
             title = fitted(grid.title(corpus, model), letters(2.1, 8.5))
             axes[place].set_title(title, fontsize=8.5)
+        say_without_run(axes, grid, models, 2.1, 8.5)
     return figure
 
 

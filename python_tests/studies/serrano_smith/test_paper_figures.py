@@ -17,7 +17,7 @@ from fastattnerase.studies.serrano_smith import experiment, full_figures, paper_
 from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.serrano_smith.figures import FIGURES, panel
 from fastattnerase.studies.serrano_smith.findings import findings, tally
-from fastattnerase.studies.serrano_smith.grid import arrange, without_single_sentences
+from fastattnerase.studies.serrano_smith.grid import arrange, without_run, without_single_sentences
 from fastattnerase.studies.serrano_smith.published_layout import export
 from fastattnerase.studies.serrano_smith.report import build
 from fastattnerase.studies.serrano_smith.result import Result
@@ -175,6 +175,34 @@ def test_small_differences_fill_the_density(results: list[Result]) -> None:
     assert cells.get_array().max() >= 1
     full_figures.draw_density(axes, result)
     assert axes.get_xlim()[1] <= 1
+
+
+def test_a_model_without_run_on_a_corpus_says_so(results: list[Result]) -> None:
+    grid = arrange(results)
+    assert without_run(grid, ("FLANrnn", "FLANnoenc", "HANrnn")) == {
+        (0, 0): ("Films", "FLANrnn"),
+        (1, 1): ("Topics", "FLANnoenc"),
+        (2, 1): ("Topics", "HANrnn"),
+    }
+    assert without_run(grid, ("FLANnoenc",)) == {}  # a panel for each run, one after another
+    assert without_run(arrange(results[:2]), ("FLANnoenc", "HANrnn")) == {}  # one corpus
+
+    drawn = dict([*full_figures.figures(grid), *paper_figures.figures(grid)])
+    said = {
+        name: sum(text.get_text() == "no such run" for axes in figure.axes for text in axes.texts)
+        for name, figure in drawn.items()
+    }
+    # Figure 5 has the models with encoder, 6 those without, each a row with a place a corpus.
+    assert said["figure-05"] == 2
+    assert said["figure-06"] == 1
+    for name in ("figure-03-density", "figure-05-curves", "figure-07", "figure-09", "figure-10"):
+        assert said[name] == 3, name
+    empty = {
+        " ".join(axes.get_title(loc="left").split())
+        for axes in drawn["figure-09"].axes
+        if [text.get_text() for text in axes.texts] == ["no such run"]
+    }
+    assert empty == {"Films FLANrnn", "Topics FLANnoenc", "Topics HANrnn"}
 
 
 def test_what_has_no_instance_says_so(tmp_path: Path) -> None:
