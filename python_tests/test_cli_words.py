@@ -56,6 +56,24 @@ def test_training_says_what_chance_is(folder: Path, trained: str) -> None:
     assert numbers["dev_majority"] == numbers["test_majority"] == pytest.approx(2 / 3)
 
 
+def test_a_file_that_is_called_after_a_split_goes_by_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bookings").mkdir()
+    monkeypatch.chdir(tmp_path / "bookings")
+    for name in ("train", "dev", "test"):
+        write(Path(f"{name}.csv"), 30)
+    files = [f"--{name}={name}.csv" for name in ("train", "dev", "test")]
+    tiny = ("--encoder", "noenc", "--epochs", 1, "--embedding-size", 4, "--hidden-size", 2)
+    printed = invoke("train", *files, *tiny)
+    assert "FLANnoenc on bookings: dev" in printed
+    model = Path("runs/bookings-flannoenc")
+    assert "FLANnoenc on bookings" in invoke("erase", "--model", model, "--resamples", 5)
+    # The folder of a run stays that of the file: an interrupted one is found again.
+    invoke("erase", "--model", model, "--data", "dev.csv", "--resamples", 5)
+    assert load(model / "erase-dev").run.name == "FLANnoenc on bookings applied to bookings/dev"
+
+
 @pytest.mark.usefixtures("trained")
 def test_a_model_on_other_data_is_named_after_both(folder: Path) -> None:
     printed = invoke(

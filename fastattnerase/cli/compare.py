@@ -19,11 +19,11 @@ from fastattnerase.cli.inputs import (
     Name,
     choose_device,
     print_left_out,
-    stem,
 )
 from fastattnerase.cli.options import command
 from fastattnerase.cli.transformers import choices_of, open_transformer, require_transformer_alone
 from fastattnerase.cli.watcher import Watcher
+from fastattnerase.data.naming import split_name
 from fastattnerase.studies.compare.options import Options
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def compare(
     except (RunError, ModelError) as error:
         raise UsageError(f"--{str(error).replace('method:', 'methods:', 1)}") from error
     own = loaded.metadata.get("name") or given.folder.name
-    own = own if given.data is None else f"{own} applied to {stem(given.data)}"
+    own = own if given.data is None else f"{own} applied to {split_name(given.data.absolute())}"
     work = Compare.begin(options, of, dataset, out_folder, where, name or own)
     with Watcher(work.describe) as watcher:
         schedule.run(work, jobs, watcher)

@@ -10,11 +10,12 @@ import typer
 
 from fastattnerase.cli.console import UsageError, out
 from fastattnerase.cli.documents import advising
-from fastattnerase.cli.inputs import Device, Jobs, Name, choose_device, stem
+from fastattnerase.cli.inputs import Device, Jobs, Name, choose_device
 from fastattnerase.cli.options import Offer, command
 from fastattnerase.cli.train import OF_DATA
 from fastattnerase.cli.watcher import Watcher
 from fastattnerase.data.config import DataConfig
+from fastattnerase.data.naming import data_name
 from fastattnerase.debate.options import Options
 
 
@@ -61,7 +62,8 @@ def debate(
     given = data.path or data.train
     if data.vectors is not None and not Path(data.vectors).is_file():
         raise UsageError(f"--vectors: given {data.vectors}, which is no file, needed a file")
-    title = name or ("Sentences that ship with the package" if given is None else stem(Path(given)))
+    own = "Sentences that ship with the package"
+    title = name or (own if given is None else data_name(Path(given).absolute()))
     workspace = Debate(
         replace(options, vectors=data.vectors),
         demo_config() if given is None else replace(data, vectors=None),

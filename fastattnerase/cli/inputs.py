@@ -15,6 +15,7 @@ from rich.text import Text
 from fastattnerase.cli.console import Stages, UsageError, counted, out
 from fastattnerase.cli.documents import documents_of
 from fastattnerase.cli.transformers import choices_of, open_transformer, require_transformer_alone
+from fastattnerase.data.naming import split_name, stem
 from fastattnerase.fields import one_of
 from fastattnerase.studies import STUDIES
 
@@ -115,11 +116,6 @@ class Input:
                 "--text-column, --label-column, --query-column, --unlabelled: given without "
                 "--data, needed with it"
             )
-
-
-def stem(path: Path | None) -> str:
-    """Give a file's name without its extensions."""
-    return "data" if path is None else path.name.partition(".")[0]
 
 
 def choose_device(name: str) -> str:
@@ -229,6 +225,7 @@ def open_source(
         folder = out_folder or own / named
         source, name = model_source(given, device, stages, folder)
         return source, name, folder
+    assert given.tensors is not None  # one of both is given
     name = stem(given.tensors)
     source = tensor_source(given.tensors, given.tokens, given.classes, device, stages)
     return source, name, out_folder or Path("runs") / f"{name}-{purpose}"
@@ -317,7 +314,10 @@ def model_source(given: Input, device: str, stages: Stages, run: Path) -> tuple[
         | about,
     )
     name = loaded.metadata.get("name") or folder.name
-    return source, name if given.data is None else f"{name} applied to {stem(given.data)}"
+    return (
+        source,
+        name if given.data is None else f"{name} applied to {split_name(given.data.absolute())}",
+    )
 
 
 def find_run(folder: Path, lacking: str = "a report of this kind") -> Path:

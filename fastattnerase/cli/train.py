@@ -20,10 +20,10 @@ from fastattnerase.cli.inputs import (
     choose_device,
     print_left_out,
     print_next,
-    stem,
 )
 from fastattnerase.cli.options import Offer, command
 from fastattnerase.data.config import DataConfig
+from fastattnerase.data.naming import data_name
 from fastattnerase.huggingface.train_config import FineTuneConfig
 from fastattnerase.models.config import ModelConfig
 from fastattnerase.models.train_config import (
@@ -149,7 +149,7 @@ def train(
         recipe = jain_wallace_training if data.query_column is None else jain_wallace_pair_training
         config = recipe(epochs=config.epochs)
     model = _of_two_texts(model, data)
-    of_data = stem(Path(rows))
+    of_data = data_name(Path(rows).absolute())
     folder = out_folder or Path("runs") / f"{of_data}-{model.kind}{model.encoder}"
     train_and_save(
         data,
@@ -184,7 +184,7 @@ def _fine_tune(
         options = ", ".join(f"--{option.replace('_', '-')}" for option in other)
         raise UsageError(f"{options}: given with --transformer, needed without it")
     own = {option: getattr(config, option) for option in _SHARED if is_given(option)}
-    of_data = stem(Path(data.path or data.train or "data"))
+    of_data = data_name(Path(data.path or data.train or "data").absolute())
     folder = out_folder or Path("runs") / f"{of_data}-{checkpoint.name}"
     try:
         tuning = replace(tuning, seed=seed, **own)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fastattnerase.data.naming import data_name, stem
 from fastattnerase.studies.serrano_smith.result import Result
 
 _FILES = ("path", "train", "dev", "test")
@@ -61,9 +62,10 @@ def corpora(results: Sequence[Result]) -> list[str]:
         results: finished runs.
 
     Returns:
-        For each run the study's name of its corpus, or the name of its file without extension,
-        with its folder, label column and split where these tell data apart; empty where the record
-        does not say, as of tensors. Runs on the same data have the same name, others have not.
+        For each run the study's name of its corpus, or the name of its file without extension, of
+        `train.csv` and its like that of the folder, with folder, file, label column and split where
+        these tell data apart; empty where the record does not say, as of tensors. Runs on the same
+        data have the same name, others have not.
     """
     known = [_names(result.run.source) for result in results]
     different = dict.fromkeys(known)
@@ -80,12 +82,14 @@ def _names(source: dict[str, Any]) -> tuple[str, ...]:
         return str(source["corpus"]), f"{source['corpus']} (of a study)"
     data = source.get("data")
     data = data if isinstance(data, dict) else {}
-    files = {key: os.path.abspath(data[key]) for key in _FILES if data.get(key)}
-    if not files:
+    given = {key: data[key] for key in _FILES if data.get(key)}
+    if not given:
         return ("",)
-    path = Path(files.get("path") or files.get("train") or min(files.values()))
-    short = path.name.partition(".")[0] or path.name
-    longer = f"{path.parent.name}/{short}"
+    files = {key: os.path.abspath(file) for key, file in given.items()}
+    path = Path(given.get("path") or given.get("train") or min(given.values()))
+    # Where the file was is the record's; a bare name says nothing of the folder it was read in.
+    short = data_name(path)
+    longer = f"{path.absolute().parent.name}/{stem(path)}"
     by = f"{longer} by {data.get('label_column') or 'no label'}"
     split = f"{by}, {source.get('split')} of seed {data.get('seed')}"
     about = files | {key: data.get(key) for key in _ROWS} | {"split": source.get("split")}

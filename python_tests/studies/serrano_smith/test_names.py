@@ -182,8 +182,13 @@ def test_names_of_data_tell_them_apart(own: list[Result]) -> None:
     assert of(one, other)[1] == "a/reviews by label, test of seed 1"
     folders = {"data": {"train": "yelp/train.csv", "test": "yelp/test.csv"}, "split": "test"}
     assert of(folders, {"corpus": "reviews"}, one, {}) == [
-        "train", "reviews (of a study)", "a/reviews", "",
+        "yelp", "reviews (of a study)", "a/reviews", "",
     ]  # fmt: skip
+    # Two files of one folder that are called after splits; where the folder is not known, the file.
+    test = {"data": data("yelp/test.csv"), "split": "all rows"}
+    assert of(folders) == of(test) == ["yelp"]
+    assert of(folders, test) == ["yelp/train", "yelp/test"]
+    assert of({"data": data("train.csv"), "split": "test"}) == ["train"]
 
 
 def test_two_models_of_the_same_parts_go_by_name(own: list[Result]) -> None:
