@@ -28,7 +28,10 @@ else:  # imported where they are used; hints that are read at run time say Any
 RUN = "run.json"
 RESULT = "result.json"
 _PARTS = "parts"
-_PACKAGES = ("fastattnerase", "torch", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn")
+_PACKAGES = (
+    *("fastattnerase", "torch", "numpy", "scipy", "pandas", "pyarrow"),
+    *("scikit-learn", "transformers"),
+)
 
 
 class RunError(ValueError):
