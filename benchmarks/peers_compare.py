@@ -461,13 +461,14 @@ def show(record: dict[str, Any]) -> None:
             f"{one['largest_difference']:.1g}",
             *(str(one["read_otherwise"][why]) for why in CHANGES),
             f"{one['largest_difference_of_what_was_read']:.1g}",
+            str(one["no_positive_score"]),
         ]
         for method, row in record["ferret"].items()
         for name, one in row.items()
         if name != "plausibility"
     ]
-    columns = ["scores", "measure", "texts as ferret reads them", "off by at most", *CHANGES]
-    print(markdown([*columns, "off, of what it read"], table))
+    columns = ["scores", "measure", "equal", "off by at most", *CHANGES]
+    print(markdown([*columns, "off, of what was read", "no score above 0"], table))
     for method, row in record["ferret"].items():
         marks = row["plausibility"]
         print(
