@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,51 @@ class Estimate:
 UNDEFINED = Estimate(None, None, None)
 
 
+class Drawn(NamedTuple):
+    """Some resamples as they were drawn.
+
+    Attributes:
+        resamples: how many, C.
+        cells: int32, for each drawn row its cell of a table of counts, `[C, N]`, as one row.
+    """
+
+    resamples: int
+    cells: NDArray[np.int32]
+
+
+class _Block:
+    """Resamples that are worked on together; the thread that works on them counts them first.
+
+    Args:
+        parts: of the resamples.
+        size: rows of the sample, N.
+        kind: of the counts.
+        keep: whether counts are kept for another time.
+    """
+
+    def __init__(
+        self, parts: list[Drawn], size: int, kind: type[np.unsignedinteger[Any]], keep: bool
+    ) -> None:
+        self.resamples = sum(part.resamples for part in parts)
+        self._parts, self._size, self._kind, self._keep = parts, size, kind, keep
+        self._counts: Counts | None = None
+
+    def counts(self) -> Counts:
+        """Give how often each row is in each resample, `[C, N]`."""
+        if self._counts is not None:
+            return self._counts
+        counts = np.concatenate([self._count(part) for part in self._parts])
+        self._parts = []
+        if self._keep:
+            self._counts = counts
+        return counts
+
+    def _count(self, part: Drawn) -> Counts:
+        cells = part.resamples * self._size
+        counts = np.bincount(part.cells.astype(np.int64), minlength=cells)
+        return counts.reshape(part.resamples, self._size).astype(self._kind)
+
+
 class Bootstrap:
     """Draws resamples of rows, and reads the intervals of statistics off them.
 
@@ -78,7 +124,7 @@ class Bootstrap:
         self.resamples = resamples
         self.confidence = confidence
         self._tell = tell
-        self._kept: dict[int, list[Counts]] = {}
+        self._kept: dict[int, list[_Block]] = {}
 
     def of(self, rows: NDArray[np.bool_]) -> Bootstrap:
         """Give the bootstrap of a part of the rows, `[N]`: a sample that holds these alone."""
@@ -201,9 +247,10 @@ class Bootstrap:
         columns = Sums(np.ones((size, 1)), *(statistic.columns for statistic in wanted))
         places = np.cumsum([1, *(statistic.columns.shape[1] for statistic in wanted)])
 
-        def of_block(counts: Counts) -> tuple[int, list[Floats]]:
+        def of_block(block: _Block) -> tuple[_Block, list[Floats]]:
+            counts = block.counts()
             sums = columns.of(counts)  # [C, 1 + S]
-            return len(counts), [
+            return block, [
                 statistic.resampled(counts, sums[:, begin:end], sums[:, 0])
                 for statistic, begin, end in zip(wanted, places[:-1], places[1:], strict=True)
             ]
@@ -211,9 +258,9 @@ class Bootstrap:
         blocks: list[list[Floats]] = []
         done = 0
         threads = None if size * self.resamples > _BLOCK else 1
-        for resamples, block in side_by_side(of_block, self._counts(size), threads):
-            blocks.append(block)
-            done += resamples
+        for block, found in side_by_side(of_block, self._blocks(size), threads):
+            blocks.append(found)
+            done += block.resamples
             tell(len(wanted) * done // self.resamples)
         return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
 
@@ -232,35 +279,38 @@ class Bootstrap:
             low, high = between(ordered[below], ordered[above], place - below)
         return Estimate(value, float(low), float(high))
 
-    def _counts(self, size: int) -> Iterator[Counts]:
-        """Give how often each row is in each resample, `[C, size]` at a time."""
+    def _blocks(self, size: int) -> Iterator[_Block]:
+        """Give all resamples, as many at a time as are worked on."""
         if size in self._kept:
             yield from self._kept[size]
-        elif (sum(self._kept) + size) * self.resamples > _KEPT:
-            yield from self._blocks(size)
-        else:
-            drawn = []
-            for counts in self._blocks(size):
-                drawn.append(counts)
-                yield counts
-            self._kept[size] = drawn
-
-    def _blocks(self, size: int) -> Iterator[Counts]:
-        """Put drawn counts together, as many as are worked on at a time."""
-        parts: list[Counts] = []
-        for counts in self._draw(size):
-            parts.append(counts)
-            if sum(map(len, parts)) * size >= _BLOCK:
-                yield np.concatenate(parts)
+            return
+        keep = (sum(self._kept) + size) * self.resamples <= _KEPT
+        blocks: list[_Block] = []
+        parts: list[Drawn] = []
+        done = 0
+        for part in self._draw(size):
+            parts.append(part)
+            done += part.resamples
+            if sum(each.resamples for each in parts) * size >= _BLOCK or done == self.resamples:
+                block = _Block(parts, size, self._kind, keep)
+                yield block
                 parts = []
-        if parts:
-            yield np.concatenate(parts)
+                if keep:
+                    blocks.append(block)
+        if keep:
+            self._kept[size] = blocks
 
     def _at_a_time(self, size: int) -> int:
         """Say how many resamples of `size` rows are drawn at a time."""
         return max(1, _CHUNK // size)
 
-    def _draw(self, size: int) -> Iterator[Counts]:
+    @property
+    def _kind(self) -> type[np.unsignedinteger[Any]]:
+        """Give the type of counts: no row of 256 or more is drawn 256 times, a chance of 1/256!."""
+        return np.uint8
+
+    def _draw(self, size: int) -> Iterator[Drawn]:
+        """Draw the rows of resamples, some resamples at a time."""
         rng = np.random.default_rng(self.seed)
         left, most = self.resamples, self._at_a_time(size)
         while left:
@@ -268,6 +318,4 @@ class Bootstrap:
             left -= count
             rows = rng.integers(0, size, (count, size))  # [C, size]
             rows += size * np.arange(count)[:, None]
-            counts = np.bincount(rows.ravel(), minlength=count * size).reshape(count, size)
-            # No row is drawn 256 times: of 256 rows or more that has a chance of 1 in 256!.
-            yield counts.astype(np.uint8)
+            yield Drawn(count, rows.ravel().astype(np.int32))

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastattnerase.plurals import counted
-from fastattnerase.statistics.bootstrap import UNDEFINED, Bootstrap, Estimate
-from fastattnerase.statistics.resampled import Counts, Floats, Summary
+from fastattnerase.statistics.bootstrap import UNDEFINED, Bootstrap, Drawn, Estimate
+from fastattnerase.statistics.resampled import Floats, Summary
 
 Statistic = Literal["share", "mean", "q1", "median", "q3"]
 
@@ -203,7 +203,12 @@ class SeedBootstrap(Bootstrap):
         fewer = min(int((drawn <= null).sum()), int((drawn >= null).sum()))
         return Comparison(estimate, min(1.0, 2 * (fewer + 1) / (len(drawn) + 1)))
 
-    def _draw(self, size: int) -> Iterator[Counts]:
+    @property
+    def _kind(self) -> type[np.unsignedinteger[Any]]:
+        """Give the type of counts: no row is drawn 65,536 times, for it takes as many seeds."""
+        return super()._kind if len(self.sizes) == 1 else np.uint16
+
+    def _draw(self, size: int) -> Iterator[Drawn]:
         if size != sum(self.sizes):
             raise ValueError(
                 f"sample: given {counted(size, 'row')}, needed those of {self.sizes} instances"
@@ -220,9 +225,7 @@ class SeedBootstrap(Bootstrap):
             of_row = np.repeat(drawn.ravel(), sizes[drawn.ravel()])  # the seed of each drawn row
             resample = np.repeat(np.arange(len(drawn)), sizes[drawn].sum(axis=1))
             rows = begins[of_row] + rng.integers(0, sizes[of_row])
-            cells = np.bincount(resample * size + rows, minlength=len(drawn) * size)
-            # No row is drawn 65,536 times: it takes as many seeds.
-            yield cells.reshape(len(drawn), size).astype(np.uint16)
+            yield Drawn(len(drawn), (resample * size + rows).astype(np.int32))
 
 
 def less(first: Floats, second: Floats) -> Floats:

@@ -19,7 +19,8 @@ INF = math.inf
 
 def _means(two: SeedBootstrap, sample: np.ndarray) -> np.ndarray:
     """Draw the resamples and give the mean of each."""
-    counts = np.concatenate(list(two._draw(len(sample)))).astype(np.float64)
+    blocks = list(two._blocks(len(sample)))
+    counts = np.concatenate([block.counts() for block in blocks]).astype(np.float64)
     return np.asarray(counts @ sample / counts.sum(axis=1))
 
 
