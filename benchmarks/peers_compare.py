@@ -397,6 +397,11 @@ def main(argv: list[str] | None = None) -> int:
     torch.set_num_threads(1)
     loaded = load_transformer(arguments.transformer, TransformerConfig(unit="pieces"))
     model, path = loaded.model, arguments.transformer
+    if model.model.config.model_type == "roberta":
+        parser.error(
+            "transformer: given roberta, needed bert or distilbert, whose tokenizers give a word "
+            "the same pieces wherever it stands"
+        )
     texts = texts_of(model, sentences(arguments.trees, arguments.sentences))
     own = {name: saliency.attribute(model, texts.dataset, name) for name in METHODS}
     scores = {name: found.scores.double() for name, found in own.items()}

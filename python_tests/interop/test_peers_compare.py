@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface.tiny import texts_of, tiny
+from huggingface.tiny import save_tiny, texts_of, tiny
 from interop.peer_model import TEXTS, classifier, lines
 
 from fastattnerase.huggingface import TransformerClassifier, TransformerConfig
@@ -105,3 +105,30 @@ def test_captum_agrees(script: Any, family: str) -> None:
     found = script.against_captum(model, dataset)
     assert found["texts"] == 2
     assert max(found["largest_difference"].values()) <= 1e-4
+
+
+def test_times_are_medians_of_turns(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, texts, scores, _ = given(script)
+    asked: list[Any] = []
+    turns = iter([3.0, 1.0, 2.0])
+
+    def ferret(folder: Path, path: Path, rows: Any, *options: str) -> dict[str, Any]:
+        asked.append((rows, options))
+        return {"seconds": dict.fromkeys(script.MEASURES, next(turns))}
+
+    monkeypatch.setattr(script, "ferret", ferret)
+    found = script.times_of(model, Path(), Path(), texts, scores, ["lines"], 3)
+    assert asked == [(["lines"], ("--seconds",))] * 3
+    assert list(found) == ["comprehensiveness", "sufficiency"]
+    for one in found.values():
+        assert one["ferret_seconds"] == 2.0
+        assert one["seconds"] > 0
+
+
+def test_tokenizers_that_mind_where_a_word_stands_are_refused(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = save_tiny("roberta", tmp_path / "m")
+    with pytest.raises(SystemExit):
+        script.main(["--transformer", str(folder), "--trees", str(tmp_path)])
+    assert "given roberta, needed bert or distilbert" in capsys.readouterr().err
