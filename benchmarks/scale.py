@@ -212,8 +212,8 @@ def sweep(dump: Path, out: Path, jobs: int) -> dict[str, Any]:
     command = [*CALL, "sweep", str(dump), "--out", str(out), "--jobs", str(jobs)]
     seen = watch(command, out / "shards")
     total = len(manifest.shards)
-    first = next(now for now, done, _ in seen if done)
-    begun = next(done for _, done, _ in seen if done)
+    # Where that was not seen, as of one shard alone: all that the process takes.
+    first, begun = next(((now, done) for now, done, _ in seen if 0 < done < total), (0.0, 0))
     last = next((now for now, done, _ in seen if done == total), seen[-1][0])
     items = sum(shard.items for shard in manifest.shards[begun:])
     tenths = [
@@ -266,7 +266,7 @@ def measured(folder: Path, form: str, jobs: int) -> dict[str, Any]:
 def complaints(row: dict[str, Any]) -> Iterator[str]:
     """Say where what was measured is not what is promised."""
     known = [memory for memory in row["sweep"]["rss_anon_by_tenth"] if memory is not None]
-    growth = known[-1] / known[0] - 1
+    growth = known[-1] / known[0] - 1 if known else 0.0
     if abs(growth) > MOST_GROWTH:
         yield f"{row['form']}: anonymous memory changes by {100 * growth:.0f} %"
     slower = min(row["engine_items_per_second"], row["reader_items_per_second"])

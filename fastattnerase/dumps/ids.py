@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
+from fastattnerase.dumps.manifest import Shard, digest_of
+from fastattnerase.extras import needs
 from fastattnerase.runs.rundir import RunError
 
 Ints = NDArray[np.int64]
@@ -33,8 +38,17 @@ in the whole dump (ids=…, or renumber=True, which numbers the instances)
         Raises:
             RunError: one is given twice, or was given before; names it.
         """
+        number = self.repeated(ids)
+        if number is not None:
+            raise RunError(
+                f"ids: given {number} a second time, needed ids that are unique in the whole dump "
+                "(ids=…, or renumber=True, which numbers the instances)"
+            )
+
+    def repeated(self, ids: Ints) -> int | None:
+        """Take note of ids, in any order, unless one is given twice, or was given before: that."""
         if not len(ids):
-            return
+            return None
         own = np.sort(ids)
         twice = own[1:][own[1:] == own[:-1]]
         breaks = np.flatnonzero(own[1:] != own[:-1] + 1) + 1
@@ -47,14 +61,54 @@ in the whole dump (ids=…, or renumber=True, which numbers the instances)
             reaches = np.flatnonzero((before >= 0) & (self._last[before] >= first))
             known = [max(int(first[i]), int(self._first[before[i]])) for i in reaches[:1]]
         if len(twice) or known:
-            number = int(twice[0]) if len(twice) else known[0]
-            raise RunError(
-                f"ids: given {number} a second time, needed ids that are unique in the whole dump "
-                "(ids=…, or renumber=True, which numbers the instances)"
-            )
+            return int(twice[0]) if len(twice) else known[0]
         all_first = np.concatenate([self._first, first])
         order = np.argsort(all_first, kind="stable")
         all_first, all_last = all_first[order], np.concatenate([self._last, last])[order]
         begins = np.concatenate([[True], all_first[1:] != all_last[:-1] + 1])
         self._first = all_first[begins]
         self._last = all_last[np.concatenate([begins[1:], [True]])]
+        return None
+
+
+def ids_of(path: Path) -> Ints:
+    """Read the ids of a shard, `[B]`; where it has none its instances count up from 0."""
+    with needs("text"):
+        from safetensors import safe_open
+    with safe_open(path, framework="pt") as file:
+        if "ids" not in file.keys():  # noqa: SIM118  the file is no mapping
+            return np.arange(file.get_slice("offsets").get_shape()[0] - 1)
+        ids: Ints = file.get_tensor("ids").long().flatten().numpy()
+    return ids
+
+
+def require_unique_ids(folder: Path, shards: Sequence[Shard]) -> None:
+    """Refuse shards that were put together by hand and have an id in common.
+
+    A damaged file says nothing of its ids; whoever erases it sets it aside.
+
+    Args:
+        folder: of the dump.
+        shards: of which the ids are read, 8 bytes an instance.
+
+    Raises:
+        RunError: an id that is given twice; names the shards.
+    """
+    with needs("text"):
+        from safetensors import SafetensorError
+    seen = UniqueIds()
+    read: dict[str, Shard] = {}
+    for shard in shards:
+        try:
+            twice = seen.repeated(ids_of(folder / shard.file))
+            read[shard.file] = shard
+            if twice is None:
+                continue
+            both = [other for name, other in read.items() if twice in ids_of(folder / name)]
+            if all(digest_of(folder / other.file) == other.sha256 for other in both):
+                raise RunError(
+                    f"{folder}: given id {twice} in {both[0].file} and again in {shard.file}, "
+                    "needed ids that are unique in the whole dump (tensors `ids`)"
+                )
+        except (OSError, SafetensorError):
+            continue

@@ -10,13 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.dumps.compact import contributions
 from fastattnerase.dumps.facts import facts_of
-from fastattnerase.dumps.ids import UniqueIds
+from fastattnerase.dumps.ids import UniqueIds, ids_of
 from fastattnerase.dumps.manifest import (
     FORMAT,
     JOURNAL,
@@ -198,7 +199,7 @@ class Writer:
             if not path.is_file() or path.stat().st_size != shard.bytes:
                 break
             self._shards.append(shard)
-            self._ids.add(_ids_of(path).numpy())
+            self._ids.add(ids_of(path))
         self.instances = sum(shard.instances for shard in self._shards)
         if self._shards:
             self._facts = facts_of(TensorSource(self.folder / self._shards[0].file))
@@ -219,8 +220,9 @@ class Writer:
             batch = batch[skip:]
             if sum(map(len, self._passed)) < shard.instances:
                 return
-            own = torch.cat(self._passed)
-            if not self.options.renumber and not own.equal(_ids_of(self.folder / shard.file)):
+            own = torch.cat(self._passed).numpy()
+            there = ids_of(self.folder / shard.file)
+            if not self.options.renumber and not np.array_equal(own, there):
                 raise RunError(
                     f"{self.folder}: given other ids than those in {shard.file}, needed the same "
                     "instances again, or a new folder"
@@ -411,12 +413,3 @@ def _tensors_of(batch: AttentionBatch) -> dict[str, Tensor]:
         "head_bias": bias,
         "ids": batch.ids,
     }
-
-
-def _ids_of(path: Path) -> Tensor:
-    """Read the ids of a shard: [B]."""
-    with needs("text"):
-        from safetensors import safe_open
-    with safe_open(path, framework="pt") as file:
-        ids: Tensor = file.get_tensor("ids")
-    return ids

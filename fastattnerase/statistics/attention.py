@@ -65,7 +65,10 @@ def head_weights(batch: AttentionBatch) -> Floats:
     """
     given = batch.weights if batch.scores is None else batch.scores
     assert given is not None  # a batch has one of the two
-    values = given.reshape(-1, batch.num_heads).cpu().double().numpy()  # [T, H]
+    given = given.reshape(-1, batch.num_heads).cpu()  # [T, H]
+    # NumPy converts what it knows: torch's threads would go on spinning for milliseconds.
+    plain = given.float() if given.dtype == torch.bfloat16 else given
+    values = plain.numpy().astype(np.float64)
     offsets = batch.offsets.cpu().numpy()
     lengths = np.diff(offsets)
     if batch.scores is not None:

@@ -1,4 +1,4 @@
-"""A shard's batches, read one ahead of the engine, with the checksum of the file beside."""
+"""A shard's batches, read ahead of the engine, with the checksum of the file beside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastattnerase.sources import Chunk
 
 T = TypeVar("T")
 _WAIT = 0.2  # seconds after which the thread looks whether anybody still wants its items
-_PIECE = 1 << 22  # bytes that are hashed at a time
+_PIECE = 1 << 20  # bytes that are hashed at a time, while they are in the cache
 
 
 class DamagedError(Exception):
@@ -53,14 +53,18 @@ class _Digest:
         self._path = path
         self._hash = hashlib.sha256()
         self._done = 0
+        self._piece = memoryview(bytearray(_PIECE))  # new memory for each would cost as much again
 
     def advance(self, end: int) -> None:
         """Go on to a byte of the file, or to its end."""
-        with open(self._path, "rb") as file:
+        with open(self._path, "rb", buffering=0) as file:
             file.seek(self._done)
-            while self._done < end and (piece := file.read(min(_PIECE, end - self._done))):
-                self._hash.update(piece)
-                self._done += len(piece)
+            while self._done < end:
+                count = file.readinto(self._piece[: end - self._done])
+                if not count:
+                    return
+                self._hash.update(self._piece[:count])
+                self._done += count
 
     def hex(self) -> str:
         """Give the checksum of the whole file."""
@@ -99,7 +103,7 @@ def ahead(items: Iterable[T]) -> Generator[T, None, None]:
         else:
             put(None, StopIteration())
 
-    thread = threading.Thread(target=make, name="reader", daemon=True)
+    thread = threading.Thread(target=make, name="ahead", daemon=True)
     thread.start()
     try:
         while True:

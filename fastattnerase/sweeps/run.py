@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable
 from contextlib import closing
 from pathlib import Path
 
+from fastattnerase.dumps.ids import require_unique_ids
 from fastattnerase.dumps.manifest import Shard
 from fastattnerase.dumps.reading import Dump, open_batches
 from fastattnerase.studies.serrano_smith.config import Config
@@ -69,8 +70,8 @@ def sweep_dump(
         What is there of the sweep.
 
     Raises:
-        RunError: no dump; results of another sweep in the folder, or another call that is at work
-            there; a worker that was killed.
+        RunError: no dump, or one with an id twice in this process's shards; results of another
+            sweep in the folder, or another call that is at work there; a worker that was killed.
         OSError: the folder cannot be written to, or the disk is full.
 
     Example:
@@ -89,9 +90,10 @@ def sweep_dump(
     dump = open_batches(folder)
     # Workers may be elsewhere, and their folder of work another one.
     job = Job(folder.resolve(), out.resolve(), config, device)
+    own = dump.shards if rank is None else rank.own(dump.shards)
+    require_unique_ids(folder, own)
     call, number = ("", 0) if rank is None else (rank.call, rank.number)
     with taken(out, state_of(dump, config, name), call, number):
-        own = dump.shards if rank is None else rank.own(dump.shards)
         waiting = list(left(out, own, retry=options.retry))
         progress = Progress(len(own), len(own) - len(waiting), sum(s.items for s in waiting))
         watching = list(watchers)

@@ -68,9 +68,13 @@ class Worker:
         if self.job.threads is not None:
             torch.set_num_threads(self.job.threads)
         try:
-            with PartWriter(self.job.out, shard.name) as writer:
+            # Three threads: one reads, one has the engine erase, this one makes and writes tables.
+            with (
+                PartWriter(self.job.out, shard.name) as writer,
+                closing(ahead(self._erase(shard))) as results,
+            ):
                 row = shard.first_row
-                for found in self._erase(shard):
+                for found in results:
                     tables = tables_of(found, self.job.config, first_row=row, with_curves=False)
                     writer.append(tables)
                     row += len(found.chunk.batch)

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import tiny
 import torch
+from safetensors.torch import load_file, save_file
 
 import fastattnerase as fae
+from fastattnerase.dumps.manifest import digest_of
 from fastattnerase.dumps.reading import open_batches
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk, TensorSource
@@ -246,6 +248,26 @@ def test_a_full_disk_leaves_whole_parts(
     assert not list(tmp_path.rglob("*.partial"))
     assert tiny.digests(tmp_path).items() <= whole.items()
     assert tiny.swept(dump, tmp_path) == whole
+
+
+def test_ids_that_two_shards_have_are_refused(dump: Path, tmp_path: Path) -> None:
+    """Of a dump put together by hand; a file that is damaged as well is set aside all the same."""
+    own = copied(dump, tmp_path)
+    manifest = json.loads((own / "manifest.json").read_text())
+    first, *_, last = manifest["shards"]
+    tensors = load_file(own / last["file"])
+    tensors["ids"][-1] = load_file(own / first["file"])["ids"][0]
+    save_file(tensors, own / last["file"], {"classes": '["a", "b", "c"]'})
+    named = f"given id 0 in {first['file']} and again in {last['file']}"
+    last["sha256"] = digest_of(own / last["file"])
+    last["bytes"] = (own / last["file"]).stat().st_size
+    (own / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(RunError, match=named):
+        sweep_of(own, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    damaged = own / last["file"]
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"\xff")
+    assert list(sweep_of(own, tmp_path / "out").aside) == [last["file"].partition(".")[0]]
 
 
 def test_another_sweep_in_the_folder_is_refused(dump: Path, tmp_path: Path) -> None:
