@@ -167,7 +167,7 @@ missing = [name for name in ("transformers", "tokenizers") if not importlib.util
 if missing:
     print(*missing, "not installed: nothing was checked")
     sys.exit(77)' || return
-  local name gpu=(--gpu) flags=(--device cuda)
+  local name gpu=(--gpu -k "not cpu") flags=(--device cuda)
   [ $mode = emulated ] && gpu=() flags=(--smoke)
   name=$(device) || return
   # Another release of transformers may warn of what the next one changes.
