@@ -222,6 +222,11 @@ def test_binary_head_is_the_sigmoid_model():
         ),
         (
             ValueError,
+            {"offsets": torch.tensor([3, 2])},  # lengths
+            "offsets: given 3 as the first, needed 0, as torch.cat([torch.tensor([0]), ",
+        ),
+        (
+            ValueError,
             {"offsets": torch.tensor([0, 2, 2, 6])},
             "offsets: given 6 as the last, needed the number",
         ),

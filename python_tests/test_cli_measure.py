@@ -232,6 +232,22 @@ def test_an_instance_that_is_not_finite_is_left_out_and_counted(tmp_path: Path) 
     assert rows == [0, *range(2, 60)]
 
 
+def test_instances_of_fewer_items_than_ranks_are_said_to_be_left_out(tmp_path: Path) -> None:
+    file = layer(tmp_path / "layer.safetensors")
+    tensors = load_file(file)
+    # The first two instances have two and three of their five items, the third no attention.
+    kept = torch.tensor([0, 1, 5, 6, 7, *range(10, 300)])
+    weights = tensors.pop("scores")[kept].softmax(0)
+    weights[5:10] = 0
+    ends = torch.tensor([0, 2, 5, *range(10, 296, 5)])
+    save_file(
+        tensors | {"values": tensors["values"][kept], "weights": weights, "offsets": ends}, file
+    )
+    printed = measure("--tensors", file, *SMALL, "--out", tmp_path / "run").stdout
+    assert "layer: 57 of 60 instances, 4 ranks" in printed
+    assert "Left out: 2 of fewer than 4 items, 1 without attention" in printed
+
+
 @pytest.mark.parametrize(
     ("arguments", "way"),
     [

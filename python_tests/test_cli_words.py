@@ -56,6 +56,18 @@ def test_training_says_what_chance_is(folder: Path, trained: str) -> None:
     assert numbers["dev_majority"] == numbers["test_majority"] == pytest.approx(2 / 3)
 
 
+def test_a_long_name_of_a_class_leaves_a_line_readable(tmp_path: Path) -> None:
+    labels = ["calm", "ch" + 500 * "e" + "rful"]
+    rows = [f"some words here,{labels[number % 2]}" for number in range(40)]
+    data = tmp_path / "long.csv"
+    data.write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    printed = invoke(
+        "train", "--data", data, "--out", tmp_path / "model", "--encoder", "noenc", "--epochs", 1,
+        "--embedding-size", 4, "--hidden-size", 2,
+    )  # fmt: skip
+    assert f"train: calm 16, ch{37 * 'e'}… 16" in printed
+
+
 def test_a_file_that_is_called_after_a_split_goes_by_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

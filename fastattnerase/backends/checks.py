@@ -11,7 +11,11 @@ from fastattnerase.problem import Problem, RankingKind, ReweighedProblem
 def check_offsets(offsets: Tensor, items: int) -> None:
     """Raise unless `offsets` [B + 1] run from 0 to `items` and never decrease."""
     if int(offsets[0]) != 0:
-        raise ValueError(f"offsets: given {int(offsets[0])} as the first, needed 0")
+        lengths = (offsets >= 0).all() and int(offsets.sum()) == items
+        way = ", as torch.cat([torch.tensor([0]), lengths.cumsum(0)]) makes of lengths"
+        raise ValueError(
+            f"offsets: given {int(offsets[0])} as the first, needed 0{way if lengths else ''}"
+        )
     decreasing = offsets[1:] < offsets[:-1]  # [B]
     if bool(decreasing.any()):
         b = int(decreasing.long().argmax())

@@ -154,7 +154,7 @@ def documents_of(
                 f"{loaded.model.config.kind}, needed one of kind pair, which reads two texts"
             )
         query_column = query_column or trained.query_column
-        advice = "rows without labels are read with --unlabelled"
+        advice = "" if unlabelled else "rows without labels are read with --unlabelled"
         if loaded.model.config.kind == "transformer":
             advice += ", other names of the model's classes given as --classes"
         with advising(advice, query=query_column is not None):

@@ -105,7 +105,13 @@ def _show(result: Result) -> None:
     for notice in summary.notices:  # before any number
         out.print(f"Note: {notice}", soft_wrap=True)
     instances = counted(summary.instances, "instance")
-    out.print(f"{result.run.name}: {summary.used:,} of {instances}, {sizes}")
+    out.print(f"{result.run.name}: {summary.used:,} of {instances}, {sizes}", soft_wrap=True)
+    reasons = {
+        f"of fewer than {counted(summary.ranks, 'item')}": summary.too_short,
+        "without attention": summary.without_attention,
+    }  # a note tells of those that are not finite
+    if left_out := ", ".join(f"{count:,} {why}" for why, count in reasons.items() if count):
+        out.print(f"Left out: {left_out}", soft_wrap=True)
     control = _interval(first["control_low"], first["control_high"], ".3f")
     out.print(
         f"Rank 1: {first['plug_in']:.3f} nats of at most {first['bound']:.3f}"

@@ -49,6 +49,7 @@ _OF_MODELS = (
     *("dropout_output", "patience", "batch_tokens", "training", "vectors", "min_count"),
 )
 _NAMED = 10  # classes whose rows are counted
+_LETTERS = 40  # of the name of a class beside its rows
 _RECIPES = ("serrano-smith", "jain-wallace")
 # The options of files of texts, with which `debate` reads them, too.
 OF_DATA = Offer(
@@ -310,6 +311,11 @@ def train_and_save(
         )
 
 
+def _short(name: str) -> str:
+    """Cut the name of a class to what fits a line with others."""
+    return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
+
+
 def _read(data: DataConfig, kind: str) -> tuple[PreparedCorpus, list[str]]:
     """Read and tokenise the texts of a kind of model; print what they are and what is odd."""
     from fastattnerase.data import DataError, load_corpus, odd_labels, prepare
@@ -341,7 +347,9 @@ def _read(data: DataConfig, kind: str) -> tuple[PreparedCorpus, list[str]]:
     )
     labels = prepared.train.sizes.labels.tolist()
     if len(corpus.classes) <= _NAMED:
-        of_class = ", ".join(f"{name} {labels.count(i):,}" for i, name in enumerate(corpus.classes))
+        of_class = ", ".join(
+            f"{_short(name)} {labels.count(i):,}" for i, name in enumerate(corpus.classes)
+        )
         out.print(f"train: {of_class}", soft_wrap=True)
     print_left_out(
         corpus.dropped,
