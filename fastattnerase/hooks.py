@@ -355,9 +355,10 @@ def _place(model: nn.Module, argument: str, source: Any) -> _Place:
         )
     name = next((name for name, module in model.named_modules() if module is where), None)
     if name is None:
+        way = ", or a function, head=lambda pooled: …" if argument == "head" else ""
         raise ValueError(
             f"{argument}: given {type(where).__name__}, needed a submodule of "
-            f"{type(model).__name__}, which that is not"
+            f"{type(model).__name__}, which that is not{way}"
         )
     return _Place(argument, repr(name) if name else "the model", where, _picking(pick))
 
@@ -454,6 +455,7 @@ def _compare(batch: AttentionBatch, given: Tensor) -> None:
         raise ValueError(
             f"head: given logits of instance {b} that differ by {float(difference[b]):.3g} from "
             "those of what was captured, needed the same. Missing may be mask= or lengths=, "
-            "model.eval() where there is dropout, or what the model does between the average and "
-            "the head; check=False takes what was captured as it is"
+            "model.eval() where there is dropout, the values that attention averages, or what the "
+            "model does between the average and the head, which a function can do, too: "
+            "head=lambda pooled: …; check=False takes what was captured as it is"
         )

@@ -291,6 +291,46 @@ def test_several_attention_heads():
     torch.testing.assert_close(result.logits, logits.detach())
 
 
+class Queried(nn.Module):
+    """One learned query of torch's own attention over words, as many classifiers pool."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(50, 8, padding_idx=0)
+        self.query = nn.Parameter(torch.randn(1, 1, 8))
+        self.mha = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.classify = nn.Linear(8, 3)
+
+    def forward(self, tokens):  # [B, N], 0 is padding
+        h = self.embed(tokens)
+        query = self.query.expand(len(tokens), -1, -1)
+        pooled, _ = self.mha(query, h, h, key_padding_mask=tokens == 0, average_attn_weights=False)
+        return self.classify(pooled.squeeze(1))
+
+
+def test_multihead_attention_of_torch_with_a_function_as_head():
+    torch.manual_seed(0)
+    model, tokens = Queried().eval(), torch.tensor([[4, 9, 2, 7], [5, 3, 0, 0]])
+    mha = model.mha
+
+    def values(inputs, output):
+        projected = inputs[1] @ mha.in_proj_weight[16:].T + mha.in_proj_bias[16:]  # [B, N, 8]
+        return projected.unflatten(-1, (2, 4))
+
+    with fae.capture(
+        model,
+        values=("mha", values),
+        weights=("mha", lambda output: output[1].squeeze(2).transpose(1, 2)),  # [B, N, H]
+        head=lambda pooled: model.classify(mha.out_proj(pooled)),
+        mask=lambda tokens: tokens != 0,
+    ) as captured:
+        logits = model(tokens)
+    batch = captured.batch()
+    assert (batch.num_heads, batch.num_items) == (2, 6)
+    found = fae.erase_prefixes(batch, "attention", logits=True)
+    torch.testing.assert_close(found.logits, logits)
+
+
 def test_what_is_written_into_later_is_kept_as_it_was():
     class InPlace(nn.Module):
         def __init__(self):
@@ -374,7 +414,12 @@ def hooks_of(model):
             "mask: given 'attention_mask', needed an argument of Classifier, tokens, keep, or",
         ),
         (ValueError, {"mask": lambda tokens: tokens[:2] != 0}, "mask: given [2, 5], needed [3, 5]"),
-        (ValueError, {"head": nn.Linear(7, 3)}, "head: given Linear, needed a submodule of"),
+        (
+            ValueError,
+            {"head": nn.Linear(7, 3)},
+            "head: given Linear, needed a submodule of Classifier, which that is not, or a "
+            "function, head=lambda pooled: …",
+        ),
         (
             ValueError,
             {"mask": None},
