@@ -321,7 +321,7 @@ def test_multihead_attention_of_torch_with_a_function_as_head():
         model,
         values=("mha", values),
         weights=("mha", lambda output: output[1].squeeze(2).transpose(1, 2)),  # [B, N, H]
-        head=lambda pooled: model.classify(mha.out_proj(pooled)),
+        head=lambda pooled: model.classify(mha.out_proj(pooled.flatten(1))),
         mask=lambda tokens: tokens != 0,
     ) as captured:
         logits = model(tokens)
