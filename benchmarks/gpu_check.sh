@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one command: build, contract tests on the cuda and triton backends,
-# compute-sanitizer, benchmarks, transformers. No network; needs an NVIDIA GPU with its CUDA toolkit
-# and a python3 with torch, triton, scikit-build-core, pybind11, cmake, ninja, pytest, hypothesis,
-# pandas.
+# compute-sanitizer, benchmarks, a sweep of a dump, transformers. No network; needs an NVIDIA GPU with
+# its CUDA toolkit and a python3 with torch, triton, scikit-build-core, pybind11, cmake, ninja, pytest,
+# hypothesis, pandas.
 #
 #   bash benchmarks/gpu_check.sh [RESULTS]             all stages, within 8 minutes
 #   bash benchmarks/gpu_check.sh --quick [RESULTS]     build, cuda tests, two sets: within 3 minutes
 #   bash benchmarks/gpu_check.sh --stages build,bench  some stages: build cuda triton memcheck
-#                                                      racecheck bench transformer
+#                                                      racecheck bench sweep transformer
 #   bash benchmarks/gpu_check.sh --emulated [RESULTS]  dry run on a CPU: host emulator, interpreter
 #
 # RESULTS defaults to $OUT, then to benchmarks/results (dry run: benchmarks/results/emulated); logs
-# land there, and numbers as gpu-DEVICE.json and .md and transformer-DEVICE.json. Each stage has its
-# own time limit; a failed stage does not stop the next ones, and the exit status is the number of
-# failed stages. Without the stage build, the fastattnerase that python finds is checked. The build
-# compiles for the GPU that is there; a wheel in dist/ that this python takes is used instead. Where
-# python has no package transformers, the stage transformer is named as not run and is no failure.
+# land there, and numbers as gpu-DEVICE.json and .md, sweep-DEVICE.json and transformer-DEVICE.json.
+# Each stage has its own time limit; a failed stage does not stop the next ones, and the exit status
+# is the number of failed stages. Without the stage build, the fastattnerase that python finds is
+# checked. The build compiles for the GPU that is there; a wheel in dist/ that this python takes is
+# used instead. Where python has no package transformers, the stage transformer is named as not run and
+# is no failure; so is the stage sweep without pyarrow or safetensors.
 # Variables: PYTHON (python3), LIMIT (seconds in all).
 set -uo pipefail
 
@@ -26,7 +27,7 @@ while [ $# -gt 0 ]; do
     --emulated) mode=emulated ;;
     --quick) quick=1 ;;
     --stages) stages=${2:?--stages: needs a comma-separated list}; shift ;;
-    -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "unknown option $1; see --help" >&2; exit 64 ;;
     *) results=$1 ;;
   esac
@@ -38,7 +39,7 @@ results=${results:-${OUT:-$default}}
 mkdir -p "$results" || exit 73
 results=$(cd "$results" && pwd)
 if [ -z "$stages" ]; then
-  stages=build,cuda,triton,memcheck,racecheck,bench,transformer
+  stages=build,cuda,triton,memcheck,racecheck,bench,sweep,transformer
   [ $quick = 1 ] && stages=build,cuda,bench
 fi
 python=${PYTHON:-python3}
@@ -159,6 +160,19 @@ bench() {
   "$python" "$root/benchmarks/gpu.py" --json "$results/gpu-$name.json" "$@"
 }
 
+# A dump of 2 GB, swept; what copies, kernels and results take of the time.
+sweep() {
+  "$python" -c '
+import importlib.util, sys
+missing = [name for name in ("pyarrow", "safetensors") if not importlib.util.find_spec(name)]
+if missing:
+    print(*missing, "not installed: nothing was checked")
+    sys.exit(77)' || return
+  local name
+  name=$(device) || return
+  "$python" "$root/benchmarks/scale_gpu.py" --json "$results/sweep-$name.json" "$@"
+}
+
 # Tiny classifiers of each family on the GPU, then the benchmark, with random weights.
 transformer() {
   "$python" -c '
@@ -181,7 +195,7 @@ sys.exit(pytest.main(sys.argv[1:]))' --import-mode=append --rootdir "$root" \
   "$python" "$root/benchmarks/transformer.py" "${flags[@]}" --json "$results/transformer-$name.json"
 }
 
-export -f build contract sanitize device bench transformer
+export -f build contract sanitize device bench sweep transformer
 export mode root python site work results
 
 flags=()
@@ -195,6 +209,7 @@ if [ $mode = gpu ]; then
   stage racecheck 100 bash -c 'sanitize racecheck --smallest' &
   wait
   stage bench 200 bash -c 'bench "$@"' bench "${flags[@]}"
+  stage sweep 90 bash -c sweep
   stage transformer 100 bash -c transformer
 else
   stage build 900 bash -c build
@@ -204,6 +219,7 @@ else
   stage memcheck 600 "$python" "$root/benchmarks/sanitizer_cases.py" --emulated &
   wait
   stage bench 600 bash -c 'bench --emulated "$@"' bench "${flags[@]}"
+  stage sweep 300 bash -c 'sweep --device cpu --items 400000 --shard-bytes 20000000'
   stage transformer 300 bash -c transformer
 fi
 
@@ -212,7 +228,7 @@ case ,$stages, in *,bench,*) sed -n '/^| set /,$p' "$results/bench.log" ;; esac
 echo
 failed=$(cat "$verdicts"/* | grep -vcE ' (ok|not run) ')
 {
-  for name in build cuda triton memcheck racecheck bench transformer; do
+  for name in build cuda triton memcheck racecheck bench sweep transformer; do
     [ -f "$verdicts/$name" ] && cat "$verdicts/$name"
   done
   echo "$mode: $failed failed, $((SECONDS - start)) s"

@@ -91,7 +91,8 @@ def dump(
         typer.Option(
             "--compact",
             help="Keep what each item contributes to the logits instead of its values: 10 to 80 "
-            "times smaller. Near-ties are then judged on these.",
+            "times smaller than float32 values with 100 to 256 features and two to eight classes, "
+            "half of that of bfloat16. Near-ties are then judged on these.",
         ),
     ] = False,
     shard_size: Annotated[

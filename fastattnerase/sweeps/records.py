@@ -13,7 +13,8 @@ OUT/
 A part is written aside, synced and renamed; the record comes last, so that a shard without one is
 not done, whatever parts of it are there. Parts of a shard that is set aside are not there. The
 column `row` is the number of the instance in the dump, `id` its id. Columns are those of
-`studies.serrano_smith.instance_tables`: `INSTANCES`, `MULTI`, `SINGLE`, `ERASED`.
+`studies.serrano_smith.instance_tables`: `INSTANCES`, `MULTI`, `SINGLE`, `ERASED`. The table
+`curves` of `erase` has no parts: 300 bytes an instance and ranking, of which no sum is made.
 """
 
 from __future__ import annotations

@@ -78,3 +78,26 @@ def test_the_benchmark_runs_in_little(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "scale_model.py"), "--scale", str(path)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=100).stdout
     assert "## A trillion items on H100s" in said
+
+
+@pytest.mark.long
+def test_the_stages_of_a_sweep_are_measured_in_little(tmp_path: Path) -> None:
+    """The stage of `gpu_check.sh`, without a GPU: nothing is copied."""
+    path = tmp_path / "sweep.json"
+    command = [sys.executable, str(BENCHMARKS / "scale_gpu.py"), "--device", "cpu"]
+    command += ["--items", "40000", "--shard-bytes", "2000000", "--json", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(path.read_text())
+    assert found["items"] > 30_000
+    assert list(found["stages"]) == [
+        "reading",
+        "copy",
+        "weights",
+        "kernels",
+        "results",
+        "tables",
+        "writing",
+    ]
+    assert all(stage["share"] >= 0 for stage in found["stages"].values())
+    assert found["stages"]["tables"]["items_per_second"] > 0
