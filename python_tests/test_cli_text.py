@@ -236,7 +236,7 @@ def test_options_of_several_numbers_and_classes_say_what_is_needed(tmp_path: Pat
     train = ("train", "--data", data, *TINY, "--out", tmp_path / "m")
     line = one_line(*train, "--fractions", 0.9, 0.2, 0.1)
     assert line.endswith("which add to 1.2, needed shares that add to 1")
-    assert "train: 0 24, 1 24\n" in invoke(*train).stdout
+    assert "train: 0 (24), 1 (24)\n" in invoke(*train).stdout
     line = one_line(*train, "--training", "jain-wallace", "--batch-size", 7)
     assert line.startswith("error: --batch-size: given with --training jain-wallace, which has its")
     line = one_line(*train, "--classes", "no,yes")

@@ -65,7 +65,7 @@ def test_a_long_name_of_a_class_leaves_a_line_readable(tmp_path: Path) -> None:
         "train", "--data", data, "--out", tmp_path / "model", "--encoder", "noenc", "--epochs", 1,
         "--embedding-size", 4, "--hidden-size", 2,
     )  # fmt: skip
-    assert f"train: calm 16, ch{37 * 'e'}… 16" in printed
+    assert f"train: calm (16), ch{37 * 'e'}… (16)" in printed
 
 
 def test_a_file_that_is_called_after_a_split_goes_by_its_folder(

@@ -348,7 +348,7 @@ def _read(data: DataConfig, kind: str) -> tuple[PreparedCorpus, list[str]]:
     labels = prepared.train.sizes.labels.tolist()
     if len(corpus.classes) <= _NAMED:
         of_class = ", ".join(
-            f"{_short(name)} {labels.count(i):,}" for i, name in enumerate(corpus.classes)
+            f"{_short(name)} ({labels.count(i):,})" for i, name in enumerate(corpus.classes)
         )
         out.print(f"train: {of_class}", soft_wrap=True)
     print_left_out(

@@ -266,7 +266,7 @@ def _no_smallest_sets(result: Result) -> str:
 
 
 def _few(counts: Counts) -> str:
-    if not counts.analysed < counts.instances / 2:
+    if not 0 < counts.analysed < counts.instances / 2:  # of none that is said first
         return ""
     single = counts.excluded["empty"] + counts.excluded["length_1"]
     return (

@@ -152,6 +152,12 @@ def test_two_premises_that_fail_are_both_told_once(tmp_path: Path) -> None:
     assert one.startswith("The model decides “bad” for every instance")
 
 
+def test_none_of_all_is_not_told_as_few(tmp_path: Path) -> None:
+    none = experiment.run(HandMade(rows=[5, 6]), Config(resamples=5), tmp_path, name="none")
+    assert none.counts.analysed == 0
+    assert not [text for text in sentences.notices(none) if text.startswith("Only")]
+
+
 def test_few_of_many_are_told(tmp_path: Path) -> None:
     few = experiment.run(HandMade(rows=[0, 5, 5, 6]), FAST, tmp_path / "few", name="x")
     assert sentences.notices(few)[0] == (
