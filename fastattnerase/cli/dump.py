@@ -154,7 +154,7 @@ def dump(
         f"{counted(len(manifest.shards), 'shard')}, {size:,} bytes: {out_folder}",
         soft_wrap=True,
     )
-    print_next("sweep", out_folder)
+    print_next("sweep", out_folder, out_folder.with_name(f"{out_folder.name}-sweep"))
 
 
 def _check(given: ModelInput, rows: DatasetInput, classes: str | None) -> None:

@@ -197,9 +197,11 @@ def print_left_out(
         out.print(f"{counted(cut, 'document')} cut after {counted(max_tokens, unit)}")
 
 
-def print_next(command: str, folder: Path) -> None:
+def print_next(command: str, folder: Path, out_folder: Path | None = None) -> None:
     """Print the command that usually follows, as it can be pasted."""
     line = f"fastattnerase {command} {shlex.quote(str(folder))}"
+    if out_folder is not None:
+        line += f" --out {shlex.quote(str(out_folder))}"
     out.print(Text.assemble("Next: ", (line, "bold")), soft_wrap=True)
 
 

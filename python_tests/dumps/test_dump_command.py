@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,6 +69,17 @@ def test_padded_arrays_become_packed_instances(write: Write, tmp_path: Path) -> 
     assert dump.manifest.dtypes["values"] == "float32"
     named = ("no", "yes") if write is as_safetensors else ("0", "1")
     assert dump.manifest.classes == named
+
+
+def test_the_commands_that_follow_can_be_pasted(tmp_path: Path) -> None:
+    """Each command but the last prints the next one, whole."""
+    path, folder = as_npz(tmp_path, PADDED), tmp_path / "of words"
+    printed = invoke("dump", "--from", path, "--out", folder / "dump").stdout
+    for command in ("sweep", "report"):
+        last = printed.splitlines()[-1]
+        assert last.startswith(f"Next: fastattnerase {command} ")
+        printed = invoke(*shlex.split(last.removeprefix("Next: fastattnerase "))).stdout
+    assert (folder / "dump-sweep" / "report" / "report.html").is_file()
 
 
 @pytest.mark.parametrize("write", WRITERS)
