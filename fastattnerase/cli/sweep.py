@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,8 @@ else:  # imported where they are used; hints that are read at run time say Any
     HowFar = Manifest = ShardRecord = Any
 
 SET_ASIDE = 3  # exit code while shards are set aside
+# Seconds after which a thread of Python gives way: the engine's waits for it with all cores.
+_SWITCH = 2e-4
 
 
 @command("fastattnerase sweep dumps/flanrnn --out sweeps/flanrnn --jobs 2")
@@ -119,6 +122,7 @@ def _run(
     from fastattnerase.sweeps.progress import Log
     from fastattnerase.sweeps.run import sweep_dump
 
+    sys.setswitchinterval(_SWITCH)
     rank = rank_of(os.environ) if options.engine == "ranks" else None
     if rank is not None:
         device = rank.device(device)

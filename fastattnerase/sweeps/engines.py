@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -25,12 +25,10 @@ _CALLS = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "
 _PLACES = ("LOCAL_RANK", "SLURM_LOCALID")
 
 
-def here(job: Job, shards: Iterable[Shard]) -> Generator[ShardRecord, None, None]:
+def here(job: Job, shards: Sequence[Shard]) -> Generator[ShardRecord, None, None]:
     """Work in this process."""
-    worker = None
-    for shard in shards:
-        worker = worker or Worker(job)
-        yield worker.run(shard)
+    if shards:
+        yield from Worker(job).run_all(shards)
 
 
 def side_by_side(

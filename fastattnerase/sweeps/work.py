@@ -1,10 +1,10 @@
-"""One shard of a sweep, from its file to its record: what every engine has its workers do."""
+"""Shards of a sweep, from file to record: what every engine has its workers do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from fastattnerase.studies.serrano_smith.erasure import Erased, erased, tables_o
 from fastattnerase.sweeps.parts import PartWriter
 from fastattnerase.sweeps.reading import DamagedError, ahead, read_chunks
 from fastattnerase.sweeps.records import ShardRecord, write_shard
-from fastattnerase.sweeps.transfer import Mover, taken_off
+from fastattnerase.sweeps.transfer import Moved, Mover, taken_off
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,17 @@ class Job:
     config: Config
     device: str = "cpu"
     threads: int | None = None
+
+
+@dataclass(frozen=True)
+class _End:
+    """There are no further batches of a shard.
+
+    Attributes:
+        reason: why it is damaged; None where it is whole.
+    """
+
+    reason: str | None = None
 
 
 class Worker:
@@ -65,37 +76,59 @@ class Worker:
             OSError: the results cannot be written, as where the disk is full; nothing of the shard
                 is there then.
         """
+        with closing(self.run_all([shard])) as records:
+            return next(records)
+
+    def run_all(self, shards: Sequence[Shard]) -> Generator[ShardRecord, None, None]:
+        """Erase shards one after another, see `run`; yield the record of each once it is written.
+
+        Three threads: one reads, one has the engine erase, this one makes and writes tables. The
+        first two go on with the next shard while this one ends the files of a shard.
+        """
         if self.job.threads is not None:
             torch.set_num_threads(self.job.threads)
-        try:
-            # Three threads: one reads, one has the engine erase, this one makes and writes tables.
-            with (
-                PartWriter(self.job.out, shard.name) as writer,
-                closing(ahead(self._erase(shard))) as results,
-            ):
-                row = shard.first_row
-                for found in results:
-                    tables = tables_of(found, self.job.config, first_row=row, with_curves=False)
-                    writer.append(tables)
-                    row += len(found.chunk.batch)
-                record = ShardRecord(
-                    shard.name, "done", "", shard.instances, shard.items, writer.finish()
-                )
-        except DamagedError as error:
-            record = ShardRecord(shard.name, "aside", str(error), shard.instances, shard.items)
+        with closing(ahead(self._erase(shards))) as results:
+            for shard in shards:
+                yield self._write(shard, results)
+
+    def _write(self, shard: Shard, results: Iterator[Erased | _End]) -> ShardRecord:
+        """Write the parts and the record of the shard whose results come next."""
+        record = ShardRecord(shard.name, "aside", "", shard.instances, shard.items)
+        with PartWriter(self.job.out, shard.name) as writer:
+            row = shard.first_row
+            for found in results:
+                if isinstance(found, _End):
+                    if found.reason is None:
+                        record = replace(record, state="done", tables=writer.finish())
+                    else:
+                        record = replace(record, reason=found.reason)
+                    break
+                writer.append(tables_of(found, self.job.config, first_row=row, with_curves=False))
+                row += len(found.chunk.batch)
         write_shard(self.job.out, record)
         return record
 
-    def _erase(self, shard: Shard) -> Iterator[Erased]:
+    def _read(self, shards: Iterable[Shard]) -> Iterator[Moved | _End]:
+        for shard in shards:
+            try:
+                for chunk in read_chunks(self._dump, shard):
+                    yield self._mover(chunk)
+            except DamagedError as error:
+                yield _End(str(error))
+            else:
+                yield _End()
+
+    def _erase(self, shards: Iterable[Shard]) -> Iterator[Erased | _End]:
         """Yield what the engine finds, a batch late: a GPU works on one while tables are made."""
         before = None
-        moved = (self._mover(chunk) for chunk in read_chunks(self._dump, shard))
-        with closing(ahead(moved)) as batches:
+        with closing(ahead(self._read(shards))) as batches:
             for batch in batches:
-                found = erased(batch.ready(), self.job.config, batch.host.batch)
-                now = taken_off(found, batch.host)
+                now = None
+                if isinstance(batch, Moved):
+                    found = erased(batch.ready(), self.job.config, batch.host.batch)
+                    now = taken_off(found, batch.host)
                 if before is not None:
                     yield before.wait()
+                if isinstance(batch, _End):
+                    yield batch
                 before = now
-        if before is not None:
-            yield before.wait()
