@@ -2,7 +2,7 @@
 
     python benchmarks/scale.py --folder scale                     # 100 million items, 16 GB
     python benchmarks/scale.py --folder scale --items 1_000_000   # the same in little
-    python benchmarks/scale.py --folder scale --json benchmarks/results/scale.json
+    python benchmarks/scale.py --folder scale --jobs 2 --json benchmarks/results/scale.json
 
 Instances of 100 to 300 items, D = 64, C = 5, values bfloat16 and scores float32, are made up piece
 by piece and written as a dump; its compact form is made from it. Of each form four things are

@@ -118,9 +118,12 @@ def rates_of(row: dict[str, Any], kernel: float) -> Rates:
 
 
 def predicted(rates: Rates, items: int, jobs: int = 1) -> float:
-    """Predict the seconds of a sweep on the machine that the rates are of."""
+    """Predict the seconds of a sweep on the machine that the rates are of.
+
+    The engine was measured on all its cores, which several processes share; each has a reader.
+    """
     computing = 1 / rates.engine + 1 / (rates.results * rates.instance_items)
-    return items * max(1 / rates.reader, computing / jobs)
+    return items * max(1 / (rates.reader * jobs), computing)
 
 
 def stages(rates: Rates, items: float, gpus: int, assumed: Assumed) -> dict[str, float]:
@@ -174,7 +177,7 @@ def report(scale: dict[str, Any], gpu: dict[str, Any]) -> tuple[str, list[str]]:
             wrong.append(f"{row['form']}: predicted {clock(expected)}, measured {clock(took)}")
     machine = scale["machine"]
     lines += [
-        f"{machine['cpu']}, {machine['cores']} cores; one worker.",
+        f"{machine['cpu']}, {machine['cores']} cores.",
         markdown(["form", "items", "predicted", "measured", "error"], rows),
         "## Rates",
         markdown(
@@ -248,8 +251,8 @@ def report(scale: dict[str, Any], gpu: dict[str, Any]) -> tuple[str, list[str]]:
     lines += [
         markdown(["form", "GPUs", *names], each),
         "The time is that of the slowest stage: twice its rate halves it until the next one is the "
-        "slowest. Tables are made on the host, so more workers for each GPU (`--jobs`, or "
-        "several ranks a GPU) come first; then storage, where the compact "
+        "slowest. Checksums and tables are made on the host, so more workers for each GPU "
+        "(`--jobs`, or several ranks a GPU) come first; then storage, where the compact "
         "form reads less; the kernels come last. Rates of a machine that others share are a part "
         "of its own, and so are those of the host's stages here.",
     ]

@@ -56,6 +56,8 @@ def taken(out: Path, state: SweepState, call: str = "", rank: int = 0) -> Iterat
             _enter(out, file, call, rank)
             _begin(out, state)
         yield
+        if not call:
+            _clear(out)  # of workers that were killed and replaced
 
 
 def _enter(out: Path, file: BinaryIO, call: str, rank: int) -> None:

@@ -22,7 +22,7 @@ from fastattnerase.studies.serrano_smith.erasure import erased, tables_of
 from fastattnerase.sweeps import on_ray, work
 from fastattnerase.sweeps.engines import Rank, rank_of
 from fastattnerase.sweeps.options import Options
-from fastattnerase.sweeps.records import ShardRecord
+from fastattnerase.sweeps.records import ShardRecord, record_path
 from fastattnerase.sweeps.run import sweep_dump
 from fastattnerase.sweeps.transfer import Mover, Staging, taken_off, with_copies
 
@@ -161,6 +161,9 @@ class FakeRay:
         _, made, shard = call
         if self.deaths.get(shard.name, 0):
             self.deaths[shard.name] -= 1
+            record = record_path(made.job.out, shard.name)
+            record.parent.mkdir(exist_ok=True)
+            record.with_name(f"{record.name}.1.partial").write_text("{")  # it was just writing
             raise self.exceptions.RayError
         try:
             return made.run(shard)  # type: ignore[no-any-return]
@@ -182,6 +185,7 @@ def test_a_dead_actor_is_replaced_and_its_shard_done_again(
     fake = FakeRay({"shard-000002": 2, "shard-000005": 1})
     with_fake(monkeypatch, fake)
     assert tiny.swept(dump, tmp_path, engine="ray") == whole
+    assert not list(tmp_path.rglob("*.partial"))
     assert len(fake.started) == 2 + 3  # for the cores, and for the dead
     assert fake.needed == {"num_cpus": 1, "num_gpus": 0, "max_restarts": 0}
 
