@@ -55,10 +55,14 @@ OF_ERASE = ("models", "multi_weight", "single_weight", "contingency", "pairs", "
 
 
 class Data(NamedTuple):
-    """Texts that a transformer is fine-tuned on, and how many of its test texts are compared."""
+    """Texts that a transformer is fine-tuned on, and how many of its test texts are compared.
+
+    `start` is the key of those whose model the training starts from; empty: from the checkpoint.
+    """
 
     key: str
     name: str
+    start: str
     training: tuple[str, ...]
     comparison: tuple[str, ...]
     texts: int
@@ -66,15 +70,14 @@ class Data(NamedTuple):
 
 SETS = (
     Data(
-        "sst", "SST",
+        "sst", "SST", "",
         ("--classes", "negative,positive", "--epochs", "3"),
         ("--grids", "eraser,ferret,every"),
         400,
     ),
     Data(
-        "movies", "Movie reviews",
-        ("--classes", "NEG,POS", "--epochs", "2", "--batch-size", "8", "--learning-rate", "1e-4",
-         "--max-pieces", "256"),
+        "movies", "Movie reviews", "sst",
+        ("--classes", "NEG,POS", "--epochs", "1", "--batch-size", "16", "--max-pieces", "256"),
         ("--grids", "eraser,ferret", "--rationales", "rationales"),
         40,
     ),
@@ -84,39 +87,37 @@ SETS = (
 # --- the runs ------------------------------------------------------------------------------------
 
 
-def steps(data: Data, texts: Path, checkpoint: Path, out: Path, count: int) -> dict[str, list[str]]:
-    """List the commands that train on some texts, compare and erase, by the name of the step."""
-    model = ["--transformer", str(out / "models" / data.key)]
-    name = ["--name", data.name, "--device", "cpu"]
+def train(data: Data, texts: Path, checkpoint: Path, out: Path) -> None:
+    """Fine-tune a model on some texts."""
+    start = out / "models" / data.start if data.start else checkpoint
     files = ["--data", str(texts), "--split-column", "split", "--sentences", "spaces"]
-    return {
-        "train": [
-            "train", "--transformer", str(checkpoint), *files, *data.training, *name,
-            "--out", str(out / "models" / data.key),
-        ],
-        "compare": [
-            "compare", *model, *data.comparison, "--instances", str(count), *name,
-            "--out", str(out / "compare" / data.key),
-        ],
-        "erase": ["erase", *model, *name, "--out", str(out / "erase" / data.key)],
-    }  # fmt: skip
+    run(data, "train", ["--transformer", str(start), *files, *data.training], out, "models")
 
 
-def run(data: Data, texts: Path, checkpoint: Path, out: Path, count: int) -> None:
-    """Do the steps of some texts one after another, each in a process of one thread."""
+def compare(data: Data, out: Path, count: int) -> None:
+    """Compare the methods on some of the model's test texts, and erase in its last layer on all."""
+    model = ["--transformer", str(out / "models" / data.key)]
+    count_of = ["--instances", str(count)]
+    run(data, "compare", [*model, *data.comparison, *count_of], out, "compare")
+    run(data, "erase", model, out, "erase")
+
+
+def run(data: Data, step: str, options: list[str], out: Path, folder: str) -> None:
+    """Run a command in a process of one thread, and note how long it took."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    for step, arguments in steps(data, texts, checkpoint, out, count).items():
-        command = [sys.executable, "-m", "fastattnerase", *arguments]
-        began = time.monotonic()
-        with open(out / f"{step}-{data.key}.log", "a", encoding="utf-8") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-            _, status, used = os.wait4(process.pid, 0)
-        if status:
-            raise SystemExit(f"{step} on {data.key} failed; see {log.name}")
-        row = [data.key, step, time.monotonic() - began, used.ru_utime + used.ru_stime]
-        with open(out / "times.csv", "a", encoding="utf-8") as times:
-            times.write(",".join(map(str, row)) + "\n")
-        print(f"{data.name}: {step} took {row[2]:.0f} s, {row[3]:.0f} s of a processor", flush=True)
+    command = [sys.executable, "-m", "fastattnerase", step, *options, "--name", data.name]
+    command += ["--device", "cpu", "--out", str(out / folder / data.key)]
+    began = time.monotonic()
+    with open(out / f"{step}-{data.key}.log", "a", encoding="utf-8") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{step} on {data.key} failed; see {log.name}")
+    row = [data.key, step, time.monotonic() - began, used.ru_utime + used.ru_stime]
+    with open(out / "times.csv", "a", encoding="utf-8") as times:
+        times.write(",".join(map(str, row)) + "\n")
+    print(f"{data.name}: {step} took {row[2]:.0f} s, {row[3]:.0f} s of a processor", flush=True)
 
 
 def texts_of(data: Data, root: Path, out: Path, smoke: bool) -> Path:
@@ -146,11 +147,6 @@ def collect(out: Path, results: Path) -> None:
     results.mkdir(parents=True, exist_ok=True)
     models, residuals = [], []
     for data in SETS:
-        folder, report = results / data.key, out / "compare" / data.key / "report" / "tables"
-        folder.mkdir(exist_ok=True)
-        for path in report.glob("*.csv"):
-            pd.read_csv(path).to_csv(folder / path.name, index=False, float_format="%.6g")
-        shutil.copy(out / "compare" / data.key / "manifest.json", folder)
         record = json.loads((out / "models" / data.key / "fastattnerase.json").read_text())
         about = record["metadata"]
         models.append(
@@ -161,17 +157,22 @@ def collect(out: Path, results: Path) -> None:
             | {"best_epoch": about["best_epoch"], "seconds": about["seconds"]}
             | record["train"]
         )
-        compared = pd.read_parquet(out / "compare" / data.key / "layer" / "instances.parquet")
         erased = pd.read_parquet(out / "erase" / data.key / "instances.parquet")
         erased = erased[erased["excluded"] == ""]
-        for of, label, nothing in (
-            ("compared", compared["decision"], compared["nothing"]),
-            ("test split", erased["label"], erased["bias_label"]),
-        ):
-            residuals.append(
-                {"data": data.key, "documents": len(label), "of": of,
-                 "unchanged": int((label == nothing).sum())}
-            )  # fmt: skip
+        decisions = {"test split": (erased["label"], erased["bias_label"])}
+        own, folder = out / "compare" / data.key, results / data.key
+        if (own / "result.json").exists():  # finished
+            folder.mkdir(exist_ok=True)
+            for path in (own / "report" / "tables").glob("*.csv"):
+                pd.read_csv(path).to_csv(folder / path.name, index=False, float_format="%.6g")
+            shutil.copy(own / "manifest.json", folder)
+            compared = pd.read_parquet(own / "layer" / "instances.parquet")
+            decisions["compared"] = compared["decision"], compared["nothing"]
+        residuals += [
+            {"data": data.key, "documents": len(label), "of": of,
+             "unchanged": int((label == nothing).sum())}
+            for of, (label, nothing) in decisions.items()
+        ]  # fmt: skip
     pd.DataFrame(models).to_csv(results / "models.csv", index=False, float_format="%.6g")
     pd.DataFrame(residuals).to_csv(results / "residual.csv", index=False)
     times = pd.read_csv(out / "times.csv", names=["data", "step", "seconds", "processor_seconds"])
@@ -317,14 +318,11 @@ def table(head: list[str], rows: list[list[Any]]) -> list[str]:
 
 
 def written(value: float) -> str:
-    """Write a mean with a minus sign; nothing is minus zero."""
+    """Write a mean with a minus sign, nothing as minus zero; an infinite share is never reached."""
+    if math.isinf(value):
+        return "never"
     text = f"{value:.3f}".replace("-", "−")
     return text.removeprefix("−") if float(f"{value:.3f}") == 0 else text
-
-
-def never(share: float) -> str:
-    """Write a share of what is erased, infinite where a decision never flips."""
-    return "never" if math.isinf(share) else written(share)
 
 
 def side_by_side(level: str, folders: tuple[Path, Path]) -> list[str]:
@@ -360,7 +358,7 @@ def agreement(folders: tuple[Path, Path], other: str) -> str:
         names = zip(of["method"], of["other"], strict=True)
         has = [level == WORDS and {a, b} == {"attention", other}
                for level, (a, b) in zip(of["level"], names, strict=True)]  # fmt: skip
-        texts.append(written(of["tau"][has].item()))
+        texts += [written(tau) for tau in of["tau"][has]] or ["–"]
     return " / ".join(texts)
 
 
@@ -381,6 +379,7 @@ def page(results: Path = RESULTS, other: Path = OTHER) -> str:
         for name in ("models", "residual", "times", "erase/multi_weight")
     )
     names = {data.key: data.name for data in SETS}
+    sets = [data for data in SETS if (results / data.key).is_dir()]  # that were compared
     lines = [BEGIN, "## The models, and what the residual keeps", ""]
     lines += table(
         ["data", "train", "test", "epochs, best", "test accuracy", "most frequent class", "cut"],
@@ -401,7 +400,7 @@ def page(results: Path = RESULTS, other: Path = OTHER) -> str:
     )  # fmt: skip
     lines += ["## Does attention ever come first?", ""]
     said, counts = [], []
-    for data in SETS:
+    for data in sets:
         both = beside(other / data.key, results / data.key)
         place = places(both)
         said += list(findings(data, orders(both), place))
@@ -412,9 +411,9 @@ def page(results: Path = RESULTS, other: Path = OTHER) -> str:
                     *(first_counts(own, of) for of in ("transformer", "bilstm")), strict=True
                 )
                 cells = [f"{one} / {two}" for one, two in found]
-                counts.append([data.name, level, len(own), *cells])
-    head = ["data", "what is erased", "measures", "alone first", "shares the first place"]
-    lines += table([*head, "place of 8", "better than random"], counts)
+                counts.append([data.name, level, len(own), own["methods"].max(), *cells])
+    head = ["data", "what is erased", "measures", "methods", "alone first"]
+    lines += table([*head, "shares the first place", "place", "better than random"], counts)
     lines += ["## What changes with the architecture", ""]
     head = ["data", "what is erased", "question", "answer"]
     lines += table(head, [list(one.values()) for one in said])
@@ -424,10 +423,10 @@ def page(results: Path = RESULTS, other: Path = OTHER) -> str:
         ["data", *others],
         [
             [data.name, *(agreement((results / data.key, other / data.key), o) for o in others)]
-            for data in SETS
+            for data in sets
         ],
     )
-    for data in SETS:
+    for data in sets:
         folders = results / data.key, other / data.key
         for level in TITLES:
             if level in set(read(folders[0], "means")["level"]):
@@ -438,7 +437,7 @@ def page(results: Path = RESULTS, other: Path = OTHER) -> str:
         [
             [row["model"], row["ranking"], f"{row['instances']:,}",
              f"{100 * row['share_flipped']:.1f} %", written(row["fraction_median"]),
-             never(row["all_fraction_median"])]
+             written(row["all_fraction_median"])]
             for row in erased.to_dict("records")
         ],
     )  # fmt: skip
@@ -483,14 +482,14 @@ def main() -> None:
         if given.smoke:
             results = given.out / "results"
         (given.out / "data").mkdir(parents=True, exist_ok=True)
+        for data in SETS:
+            texts = texts_of(data, given.data, given.out, given.smoke)
+            train(data, texts, checkpoint, given.out)
         with ThreadPoolExecutor(len(SETS)) as pool:
             jobs = [
-                pool.submit(
-                    run, data, texts_of(data, given.data, given.out, given.smoke), checkpoint,
-                    given.out, SMOKE if given.smoke else data.texts,
-                )
+                pool.submit(compare, data, given.out, SMOKE if given.smoke else data.texts)
                 for data in SETS
-            ]  # fmt: skip
+            ]
             for job in jobs:
                 job.result()
         collect(given.out, results)
