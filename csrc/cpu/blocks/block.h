@@ -91,25 +91,6 @@ FAE_INLINE Vec<T, N> add_multiple_where(Vec<T, N> x, Mask<T, N> m, Vec<T, N> y, 
                                    : MulAdd(IfThenElseZero(m, y), unit, x);
 }
 
-// Keeps the compiler from loading x again for each use.
-template <class V>
-FAE_INLINE void loaded(V& x) {
-#if defined(FAE_WIDE)
-  static_cast<void>(x);
-#else
-#pragma GCC unroll 4
-  for (int k = 0; k < V::kParts; ++k) {
-#if defined(__AVX512F__)
-    asm("" : "+v"(x.part[k]));
-#elif defined(__x86_64__)
-    asm("" : "+x"(x.part[k]));
-#elif defined(__aarch64__)
-    asm("" : "+w"(x.part[k]));
-#endif
-  }
-#endif
-}
-
 // Items item … item + 3 of the instances from lane l on.
 FAE_INLINE void gather_items(const Block& B, const float* column, std::int64_t item, int l,
                              Floats (&x)[4]) {

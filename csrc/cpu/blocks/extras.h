@@ -164,7 +164,7 @@ FAE_INLINE void sum_items(const SweepParams& p, const Block& B, int l, LanesOf l
 #pragma GCC unroll 5
       for (int g = 0; g <= G; ++g) {
         Doubles x = Load<Doubles>((g < G ? B.margins[slot + g][j] : B.a[j]) + l);
-        loaded(x);
+        in_register(x);
 #pragma GCC unroll 2
         for (int u = 0; u < U; ++u) part[u][g] = add_where(part[u][g], lanes[u], x);
       }

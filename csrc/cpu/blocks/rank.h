@@ -136,7 +136,7 @@ FAE_INLINE void load_lowered(const Block& B, std::int64_t slot, std::int64_t i, 
 #pragma GCC unroll 4
   for (int g = 0; g < G; ++g) {
     x[g] = Load<Floats>(B.lowered[slot + g][i] + l);
-    if (Target::kRegisters >= 32) loaded(x[g]);
+    if (Target::kRegisters >= 32) in_register(x[g]);
   }
 }
 
@@ -169,7 +169,7 @@ inline __attribute__((noinline)) void scan_slots(Block& B, std::int64_t slot) {
   const std::int64_t items = B.items;
   const Words one = Set<Words>(1);
   Floats unit = Set<Floats>(1.0f);
-  loaded(unit);
+  in_register(unit);
   for (int l = 0; l < kInstances; l += kFloats) {
     for (std::int64_t i = 0; i < items; i += 2) {
       ItemSums<G> a{Keys::load(B, i, l), Zero<Words>(), {}};

@@ -84,6 +84,25 @@ FAE_INLINE void Store(Vec<T, N> x, T* to) {
   using V = Vec<T, N>;
   FAE_EACH_PART(V) __builtin_memcpy(to + k * V::kPartLanes, &x.part[k], sizeof x.part[k]);
 }
+// Has the compiler compute or load x here, once.
+template <class V>
+FAE_INLINE void in_register(V& x) {
+#if defined(FAE_WIDE)
+  static_cast<void>(x);
+#else
+#pragma GCC unroll 4
+  for (int k = 0; k < V::kParts; ++k) {
+#if defined(__AVX512F__)
+    asm("" : "+v"(x.part[k]));
+#elif defined(__x86_64__)
+    asm("" : "+x"(x.part[k]));
+#elif defined(__aarch64__)
+    asm("" : "+w"(x.part[k]));
+#endif
+  }
+#endif
+}
+
 // The first `count` lanes (none where it is negative, all where it is more than there are), zeros
 // in the others; no other memory is touched.
 template <class V>

@@ -32,6 +32,29 @@ FAE_INLINE F4 mul_add(F4 a, F4 b, F4 c) { return _mm_fmadd_ps(a, b, c); }
 FAE_INLINE D2 mul_add(D2 a, D2 b, D2 c) { return _mm_fmadd_pd(a, b, c); }
 #endif
 
+#if !defined(__AVX__)
+// Before SSE4 nothing compares integers of 64 bits, and GCC takes masks of such lanes apart.
+using I2 = Register<std::int64_t, 16>;
+using I4 = Register<std::int32_t, 16>;
+
+FAE_INLINE I2 less(D2 a, D2 b) { return (I2)_mm_cmplt_pd(a, b); }
+FAE_INLINE I2 less_equal(D2 a, D2 b) { return (I2)_mm_cmple_pd(a, b); }
+FAE_INLINE I2 equal(D2 a, D2 b) { return (I2)_mm_cmpeq_pd(a, b); }
+FAE_INLINE D2 select(I2 m, D2 yes, D2 no) {
+  return _mm_or_pd(_mm_and_pd((D2)m, yes), _mm_andnot_pd((D2)m, no));
+}
+FAE_INLINE I2 mask_of_bits(D2, std::uint32_t bits) {
+  const I4 each{1, 1, 2, 2};
+  return (I2)_mm_cmpeq_epi32((__m128i)(generic::set<I4>(bits) & each), (__m128i)each);
+}
+FAE_INLINE I2 first_lanes(D2, std::int64_t count) {
+  static constexpr std::int64_t kLanes[] = {-1, -1, 0, 0};
+  I2 lanes;
+  __builtin_memcpy(&lanes, kLanes + (count <= 0 ? 2 : count == 1 ? 1 : 0), sizeof lanes);
+  return lanes;
+}
+#endif
+
 #if defined(__AVX2__)
 using F8 = Register<float, 32>;
 using D4 = Register<double, 32>;

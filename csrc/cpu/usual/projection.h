@@ -25,9 +25,17 @@
 // AVX2 on the same Zen 4 (projection alone, ms, `flan_imdb` and `bilstm`, D = 256, C = 2): no
 // requests 37.5, 45.4; requests alone 20.4, 21.2; pages loaded 16.4, 15.0, and as much with
 // requests 8 KiB ahead. From the first cache 26 ns a row of `flan_imdb` (nine sums of 8 items and a
-// bound are ten of 16 registers), 54 with 128 bits and no fused multiply-add, where a weight has to
-// be spread by instructions of their own unless memory has it in every lane: sweep 59 instead of
-// 115.
+// bound are ten of 16 registers).
+//
+// With 128 bits and no fused multiply-add (SSE2) a multiply-add is three instructions, and a weight
+// is spread by more of them unless memory has it in every lane. There a block is two registers of
+// items that share each loaded weight, and its features pass through memory once they are
+// transposed, for five accumulators at a time beside two of norms. Lines are requested far ahead
+// as above; of short rows not once more, since what reads them does nothing else meanwhile. From
+// the first cache 47 ns a row of `flan_imdb` instead of 57 with a register of items, at six
+// instructions a cycle; from memory (ns a row) 50.7 instead of 59.3, `han` 28.7 (31.3), `bilstm` 57
+// (67.6), `transformer` 160 (202). Sweeps (ms, with masks of doubles in forms of their own):
+// `flan_imdb` 53.7 (61.9), `bilstm` 35.7 (39.8), `transformer` 26.0 (33.5).
 
 #pragma once
 
@@ -42,10 +50,13 @@ namespace {
 // difference from another's does not: the general way tells.
 constexpr double kMostContribution = 1e37;
 
+// Whether a weight that is to meet a register of items must fill one in memory.
+constexpr bool kStaged = !Target::kBroadcastsLoads;
+
 // Bounds pay where multiply-adds are what the loop waits for, and where the values are still in the
 // cache when a sum near a tie wants the norms after all.
-constexpr std::int64_t kFewestBounded = 8;        // accumulators
-constexpr std::int64_t kMostBounded = 256 << 10;  // values of an instance
+constexpr std::int64_t kFewestBounded = kStaged ? 16 : 8;  // accumulators
+constexpr std::int64_t kMostBounded = 256 << 10;           // values of an instance
 
 constexpr std::int64_t kFar = 20 << 10;
 constexpr std::int64_t kPages = kFar + (16 << 10);
@@ -53,7 +64,7 @@ constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kShortRow = 512;  // bytes
 
 // With fewer the loop has so little to do that its loads overtake the requests for their lines.
-constexpr std::int64_t kFewest = 3;
+constexpr std::int64_t kFewest = kStaged ? 1 : 3;
 
 inline std::int64_t accumulators(std::int64_t C) { return C - 1 < kFewest ? kFewest : C - 1; }
 
@@ -72,12 +83,12 @@ FAE_INLINE void touch_pages(const char* begin, const char* end) {
   }
 }
 
-// Items of a block: a register of them, or two where there are many registers.
-constexpr int kItems = Target::kRegisters >= 32 && Target::kFloats == 4 ? 8 : Target::kFloats;
+// Items of a block: a register of them, or two of four.
+constexpr int kItems = Target::kFloats == 4 ? 8 : Target::kFloats;
 constexpr int kQuarters = kItems / 4;
 using Items = Vec<float, kItems>;
-// Accumulators at once, beside four features, the norms and a weight.
-constexpr int kMostAtOnce = Target::kRegisters / Items::kParts - 6;
+// Accumulators at once, beside four features or a staged one, the norms and a weight.
+constexpr int kMostAtOnce = Target::kRegisters / Items::kParts - (kStaged ? 3 : 6);
 
 // Four features of a block's rows: column k of the result has feature k of every row. `quarter[l]`
 // is where lane 4 l reads.
@@ -102,14 +113,6 @@ inline __attribute__((noinline)) void load_last_columns(const char* const (&quar
     for (std::int64_t k = 0; k < count; ++k) feature[k][lane] = from[k];
   }
   for (int k = 0; k < 4; ++k) x[k] = Load<Items>(feature[k]);
-}
-
-FAE_INLINE Items weight_at(const float* weight) {
-  if constexpr (kWeightCopies == 1) {
-    return Set<Items>(*weight);
-  } else {
-    return Load<Items>(weight);
-  }
 }
 
 enum class Norms { kNone, kExact, kBound };
@@ -138,7 +141,7 @@ FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t 
     for (int k = 0; k < 4; ++k) {
 #pragma GCC unroll 16
       for (int c = 0; c < S; ++c) {
-        s[c] = MulAdd(x[k], weight_at(weights + (k * kPitch + c) * kWeightCopies), s[c]);
+        s[c] = MulAdd(x[k], Set<Items>(weights[k * kPitch + c]), s[c]);
       }
       if (kNorms == Norms::kExact) norm2 = MulAdd(x[k], x[k], norm2);
     }
@@ -146,7 +149,7 @@ FAE_INLINE void accumulate(const Rows& rows, const float* weights, std::int64_t 
       const Items largest = MaxMagnitude(MaxMagnitude(x[0], x[1]), MaxMagnitude(x[2], x[3]));
       norm2 = MulAdd(largest, largest, norm2);
     }
-    weights += 4 * kPitch * kWeightCopies;
+    weights += 4 * kPitch;
   };
   Items x[4];
   std::int64_t d = 0;
@@ -220,7 +223,7 @@ FAE_INLINE void project_some(const SweepParams& p, const Projection& out, std::i
       rows.first = reinterpret_cast<const char*>(out.converted);
       rows.stride = kMaxSpan * 4;
     }
-    accumulate<S, K, kNorms>(rows, out.weights + (d * K + kFrom) * kWeightCopies, span, s, norm2);
+    accumulate<S, K, kNorms>(rows, out.weights + d * K + kFrom, span, s, norm2);
     if (p.D <= kMaxSpan) break;
 #pragma GCC unroll 16
     for (int c = 0; c < S; ++c) {
@@ -236,6 +239,94 @@ FAE_INLINE void project_some(const SweepParams& p, const Projection& out, std::i
   }
 }
 
+// Up to kMaxSpan features of a block, transposed to memory.
+struct Staged {
+  alignas(64) float features[kMaxSpan * kItems];  // [span, kItems]
+  std::int64_t begin, span;                       // of these; span is a multiple of four
+};
+
+// Transposes features [d, d + span) of a block and requests what follows them.
+FAE_INLINE void stage(const SweepParams& p, const Projection& out, std::int64_t first,
+                      std::int64_t valid, std::int64_t d, Staged& staged) {
+  const std::int64_t bytes = p.values_dtype == kFloat32 ? 4 : 2;
+  const std::int64_t span = p.D - d < kMaxSpan ? p.D - d : kMaxSpan;
+  std::int64_t stride = p.values_stride_t * bytes;
+  const char* base = static_cast<const char*>(p.values) + first * stride;
+  const char* const end = static_cast<const char*>(p.values) + (p.T - 1) * stride + p.D * bytes;
+  const char* ahead = base + kItems * (stride + d * bytes);
+  base += d * bytes;
+  if (p.values_dtype != kFloat32 || valid < kItems) {
+    convert_rows(p, first, valid, d, span, out.converted);
+    base = reinterpret_cast<const char*>(out.converted);
+    stride = kMaxSpan * 4;
+  }
+  if (end - ahead > kPages) {
+    const char* const to = ahead + kPages + 4 * kItems * span;
+    touch_pages(ahead + kPages, to < end ? to : end);
+  }
+  const char* quarter[kQuarters];
+#pragma GCC unroll 2
+  for (int l = 0; l < kQuarters; ++l) quarter[l] = base + 4 * l * stride;
+  const std::int64_t triple = 3 * stride;
+  const bool short_rows = stride <= kShortRow;
+  std::int64_t row = 0;  // of each quarter, in bytes
+  float* to = staged.features;
+  Items x[4];
+  std::int64_t k = 0;
+  for (; k + 4 <= span; k += 4) {
+#pragma GCC unroll 2
+    for (int l = 0; l < kQuarters; ++l) {
+      __builtin_prefetch(ahead + kFar + 64 * l, 0, 2);
+      if (!short_rows) __builtin_prefetch(quarter[l] + row + 128, 0, 3);
+    }
+    ahead += 64 * kQuarters;
+    row = row == triple ? 0 : row + stride;
+    load_columns(quarter, stride, triple, x);
+#pragma GCC unroll 2
+    for (int l = 0; l < kQuarters; ++l) quarter[l] += 16;
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) Store(x[j], to + j * kItems);
+    to += 4 * kItems;
+  }
+  if (k < span) {
+    load_last_columns(quarter, stride, span - k, x);
+    for (int j = 0; j < 4; ++j) Store(x[j], to + j * kItems);
+  }
+  staged.begin = d;
+  staged.span = (span + 3) / 4 * 4;
+}
+
+// Contributions to S classes from kFrom on of K, from staged features; `wide` has the sums of those
+// before them, where there are more than kMaxSpan in all.
+template <int K, int kFrom, int S, bool kNorms>
+FAE_INLINE void project_staged(const SweepParams& p, const Projection& out, const Staged& staged,
+                               std::int64_t column, Vec<double, kItems> (&wide)[K], Items& norm2) {
+  Items s[S];
+#pragma GCC unroll 16
+  for (int c = 0; c < S; ++c) s[c] = Zero<Items>();
+  const float* const weights = out.weights + (staged.begin * K + kFrom) * kWeightCopies;
+#pragma GCC unroll 4
+  for (std::int64_t d = 0; d < staged.span; ++d) {
+    const Items x = Load<Items>(staged.features + d * kItems);
+#pragma GCC unroll 16
+    for (int c = 0; c < S; ++c) {
+      auto weight = Load<Vec<float, kWeightCopies>>(weights + (d * K + c) * kWeightCopies);
+      in_register(weight);
+      s[c] = MulAdd(Combine(weight, weight), x, s[c]);
+    }
+    if (kNorms) norm2 = MulAdd(x, x, norm2);
+  }
+#pragma GCC unroll 16
+  for (int c = 0; c < S; ++c) {
+    if (p.D > kMaxSpan) {
+      auto& sum = wide[kFrom + c];
+      sum = staged.begin == 0 ? PromoteTo(s[c]) : sum + PromoteTo(s[c]);
+      s[c] = DemoteTo(sum);
+    }
+    Store(s[c], out.contributions + (kFrom + c + 1) * out.pitch + column);
+  }
+}
+
 // One block; returns its squared norms, or bounds of them.
 template <int K, bool kBound>
 FAE_INLINE Items project_block(const SweepParams& p, const Projection& out, std::int64_t first,
@@ -243,14 +334,29 @@ FAE_INLINE Items project_block(const SweepParams& p, const Projection& out, std:
   constexpr Norms kNorms = kBound ? Norms::kBound : Norms::kExact;
   constexpr int kPasses = (K + kMostAtOnce - 1) / kMostAtOnce;
   constexpr int kEach = (K + kPasses - 1) / kPasses;
+  constexpr int kSecond = kPasses > 2 ? kEach : K - kEach;
   Items norm2 = Zero<Items>();
-  project_some<K, 0, kEach, kNorms>(p, out, first, valid, column, norm2);
-  if constexpr (kPasses > 1) {
-    constexpr int kSecond = kPasses > 2 ? kEach : K - kEach;
-    project_some<K, kEach, kSecond, Norms::kNone>(p, out, first, valid, column, norm2);
-  }
-  if constexpr (kPasses > 2) {
-    project_some<K, 2 * kEach, K - 2 * kEach, Norms::kNone>(p, out, first, valid, column, norm2);
+  if constexpr (kStaged) {
+    Staged staged;
+    Vec<double, kItems> wide[K];
+    for (std::int64_t d = 0; d < p.D; d += kMaxSpan) {
+      stage(p, out, first, valid, d, staged);
+      project_staged<K, 0, kEach, kPasses == 1>(p, out, staged, column, wide, norm2);
+      if constexpr (kPasses > 1) {
+        project_staged<K, kEach, kSecond, kPasses == 2>(p, out, staged, column, wide, norm2);
+      }
+      if constexpr (kPasses > 2) {
+        project_staged<K, 2 * kEach, K - 2 * kEach, true>(p, out, staged, column, wide, norm2);
+      }
+    }
+  } else {
+    project_some<K, 0, kEach, kNorms>(p, out, first, valid, column, norm2);
+    if constexpr (kPasses > 1) {
+      project_some<K, kEach, kSecond, Norms::kNone>(p, out, first, valid, column, norm2);
+    }
+    if constexpr (kPasses > 2) {
+      project_some<K, 2 * kEach, K - 2 * kEach, Norms::kNone>(p, out, first, valid, column, norm2);
+    }
   }
   static_assert(kPasses <= 3);
   constexpr float kRounding = 1e-3f;  // D / 4 squares added: off by 6e-5 at D = 4,096
@@ -278,19 +384,19 @@ inline __attribute__((aligned(kPage))) float project_columns(const SweepParams& 
 using ProjectColumns = float (*)(const SweepParams&, const Projection&, std::int64_t, std::int64_t,
                                  std::int64_t);
 
+template <int kFirst, bool kBound, int... kIndex>
+inline ProjectColumns project_columns_from(std::int64_t K, Indices<kIndex...>) {
+  static constexpr ProjectColumns kTable[] = {project_columns<kFirst + kIndex, kBound>...};
+  return kTable[K - kFirst];
+}
+
+template <int kFewestOf = kFewestBounded>
 inline ProjectColumns project_columns_for(std::int64_t C, bool bounded) {
-  static constexpr ProjectColumns kTable[] = {
-      project_columns<3, false>,  project_columns<4, false>,  project_columns<5, false>,
-      project_columns<6, false>,  project_columns<7, false>,  project_columns<8, false>,
-      project_columns<9, false>,  project_columns<10, false>, project_columns<11, false>,
-      project_columns<12, false>, project_columns<13, false>, project_columns<14, false>,
-      project_columns<15, false>};
-  static constexpr ProjectColumns kBounded[] = {
-      project_columns<8, true>,  project_columns<9, true>,  project_columns<10, true>,
-      project_columns<11, true>, project_columns<12, true>, project_columns<13, true>,
-      project_columns<14, true>, project_columns<15, true>};
   const std::int64_t K = accumulators(C);
-  return bounded ? kBounded[K - kFewestBounded] : kTable[K - kFewest];
+  if constexpr (kFewestOf < 16) {
+    if (bounded) return project_columns_from<kFewestOf, true>(K, UpTo<16 - kFewestOf>());
+  }
+  return project_columns_from<kFewest, false>(K, UpTo<16 - kFewest>());
 }
 
 inline void pack_weights(const SweepParams& p, float* packed) {
