@@ -68,7 +68,7 @@ def test_what_a_reader_must_know_stands_first(large: Path) -> None:
     result = replace(result, run=replace(result.run, source=source))
     assert notices(result)[1:] == [
         "The dump is compact: near-ties were judged on contributions.",
-        "1 damaged shards of the dump are set aside: not in any number.",
+        "1 damaged shard of the dump is set aside: not in any number.",
     ]
 
 
