@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
-from fastattnerase.dumps.writing import Beside
+from fastattnerase.dumps.writing import Beside, whole_numbers
 from fastattnerase.extras import needs
 from fastattnerase.item_texts import list_of_texts
 from fastattnerase.plurals import counted
@@ -23,6 +25,8 @@ _BYTES = 1 << 26  # of padded values that are read at a time
 _EACH = ("scores", "weights", "lengths", "mask", "labels", "ids", "logits")  # a row an instance
 _NAMES = ("values", "offsets", *_EACH, "head_weight", "head_bias")
 _ENDINGS = (".npz", ".npy", ".safetensors")
+# What NumPy raises of a damaged file, or of one of another kind.
+_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 class _Rows(Protocol):
@@ -76,7 +80,9 @@ class ArrayFile:
         self._packed = "offsets" in names
         heads = names & {"head_weight", "head_bias"}
         self._head = {name: self._all(name) for name in heads}
-        self._offsets = self._all("offsets").long() if self._packed else torch.empty(0)
+        self._offsets = torch.empty(0)
+        if self._packed:
+            self._offsets = whole_numbers(f"{path}: offsets", self._all("offsets"))
         if self._packed and names & {"lengths", "mask"}:
             raise RunError(f"{path}: given offsets and lengths or mask, needed one of these")
         self._check_rows()
@@ -88,6 +94,11 @@ class ArrayFile:
             raise RunError(
                 f"{self.path}: values: given {list(values)}, needed [B, N, D] or [B, N, H, D], or "
                 "offsets where they are packed"
+            )
+        if self._packed and len(values) not in (2, 3):
+            raise RunError(
+                f"{self.path}: values: given {list(values)} with offsets, needed [T, D] or "
+                "[T, H, D]"
             )
         rows, items = len(self), values[0]
         ends = self._offsets
@@ -110,6 +121,12 @@ class ArrayFile:
                         f"{self.path}: {name}: given {list(given)}, needed "
                         f"{counted(wanted, 'row')} as values have it"
                     )
+        bias = self._head.get("head_bias")
+        if bias is not None and bias.ndim == 2 and len(bias) != rows:
+            raise RunError(
+                f"{self.path}: head_bias: given {list(bias.shape)}, needed [C], or "
+                f"{counted(rows, 'row')} as values have it"
+            )
 
     def __len__(self) -> int:
         """The number of instances."""
@@ -146,7 +163,7 @@ class ArrayFile:
 
     def _batch(self, start: int, stop: int) -> AttentionBatch:
         ids = self._optional("ids", start, stop)
-        ids = torch.arange(start, stop) if ids is None else ids.long()
+        ids = torch.arange(start, stop) if ids is None else whole_numbers("ids", ids)
         bias = self._head.get("head_bias")
         head: dict[str, Tensor | None] = {
             "head_weight": self._head["head_weight"],
@@ -212,14 +229,22 @@ def _open(path: Path) -> tuple[Mapping[str, _Rows], list[Path], tuple[str, ...]]
 
 
 def _of_npz(path: Path) -> Mapping[str, _Rows]:
-    try:
-        file = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise RunError(f"{path}: given no .npz file: {error}") from error
-    with file:
-        return {
-            name: _Numpy(f"{path}: {name}", partial(file.__getitem__, name)) for name in file.files
-        }
+    with open(path, "rb") as stream:  # closed also where NumPy refuses it
+        try:
+            file = np.load(stream, allow_pickle=False)
+        except _UNREADABLE as error:
+            # What is no file of NumPy's is taken for a pickle, which nobody should be told to trust
+            reason = "" if "pickle" in str(error) else f": {error}"
+            raise RunError(f"{path}: given no .npz file{reason}") from error
+        if isinstance(file, np.ndarray):
+            raise RunError(
+                f"{path}: given one array, needed an .npz file (its name may end in .npy)"
+            )
+        with file:
+            return {
+                name: _Numpy(f"{path}: {name}", partial(file.__getitem__, name))
+                for name in file.files
+            }
 
 
 def _of_npy(path: Path) -> tuple[Mapping[str, _Rows], list[Path], tuple[str, ...]]:
@@ -255,12 +280,14 @@ class _Numpy:
     def __init__(self, name: str, load: Callable[[], np.ndarray[Any, Any]]) -> None:
         try:
             array = load()
-        except (OSError, ValueError, EOFError) as error:
+        except _UNREADABLE as error:
             if "pickle" in str(error) or "Python objects" in str(error):
                 raise RunError(
                     f"{name}: given an array of objects, which only pickle can read, needed numbers"
                 ) from error
             raise RunError(f"{name}: given no array of NumPy: {error}") from error
+        if not isinstance(array, np.ndarray):  # another file in the zip, as it is
+            raise RunError(f"{name}: given no array of NumPy, needed numbers")
         if array.dtype.kind not in "fiub":
             raise RunError(f"{name}: given {array.dtype}, needed numbers")
         self.name, self.array, self.shape = name, array, array.shape

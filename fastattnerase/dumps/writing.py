@@ -282,13 +282,16 @@ class Writer:
             if name in known and list(known[name].shape) != shape:
                 raise RunError(f"{name}: given {list(known[name].shape)}, needed {shape}")
         if "labels" in known:
-            known["labels"] = known["labels"].long()
+            known["labels"] = whole_numbers("labels", known["labels"])
         if self.options.classes and len(self.options.classes) != batch.num_classes:
             raise RunError(
                 f"classes: given {', '.join(self.options.classes)}, needed "
                 f"{counted(batch.num_classes, 'name')}, one for each row of the head"
             )
         if self._first is None:
+            for name, part in zip(("head_weight", "head_bias"), batch.linear_head, strict=True):
+                if bool(part.isnan().any()):  # which no other batch's head would be equal to
+                    raise RunError(f"{name}: given NaN, needed numbers")
             self._first = batch[:0]
             self._beside = {name: x.dtype for name, x in known.items()}
         problem = why_apart(self._first, batch)
@@ -348,7 +351,11 @@ class Writer:
         partial = path.with_suffix(".partial")
         try:
             save_file({name: x.contiguous() for name, x in tensors.items()}, partial, metadata)
-            own = facts_of(TensorSource(partial))
+            try:
+                own = facts_of(TensorSource(partial))
+            except RunError as error:
+                named = f"batches (those of {path.name})"
+                raise RunError(str(error).replace(str(partial), named)) from error
             self._facts = self._facts or own
             other = [name for name in own if own[name] != self._facts[name]]
             if other:
@@ -390,6 +397,19 @@ class Writer:
         write_json(self.folder / MANIFEST, to_json(manifest))
         (self.folder / JOURNAL).unlink()
         return manifest
+
+
+def whole_numbers(name: str, given: Tensor) -> Tensor:
+    """Give integers as int64, also where they are stored as floats.
+
+    Raises:
+        RunError: a number that is not whole; names the argument.
+    """
+    if given.is_floating_point():
+        broken = given[given != given.trunc()]  # NaN, too
+        if len(broken):
+            raise RunError(f"{name}: given {float(broken[0]):g}, needed integers")
+    return given.long()
 
 
 def _as_json(options: Options) -> dict[str, Any]:

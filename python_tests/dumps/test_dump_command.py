@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -140,6 +141,12 @@ def test_a_finished_dump_is_not_made_again(tmp_path: Path) -> None:
         ({"labels": np.array([0, 7])}, "labels: given 7 for instance 1"),
         ({"weights": PADDED["scores"] + 1}, "one of scores, weights"),
         ({"offsets": np.array([0, 3, 4])}, "given offsets and lengths or mask"),
+        ({"ids": np.array([5, 6.5])}, "ids: given 6.5, needed integers"),
+        ({"labels": np.array([0, 0.5])}, "labels: given 0.5, needed integers"),
+        ({"labels": np.array([0, NAN])}, "labels: given nan, needed integers"),
+        ({"head_weight": np.array([[1, NAN], [0, 1]])}, "head_weight: given NaN, needed numbers"),
+        # A row more than instances would give each of a later part another's.
+        ({"head_bias": np.ones((3, 2))}, "head_bias: given [3, 2], needed [C], or 2 rows"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused_in_a_line(
@@ -174,6 +181,56 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     assert "labels: given <U1, needed numbers" in one_line(
         "dump", "--from", tmp_path / "t.npz", *out
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"offsets": np.array([0, 1.5, 3])}, "offsets: given 1.5, needed integers"),
+        ({"values": np.array(1.0)}, "values: given [] with offsets, needed [T, D] or [T, H, D]"),
+        ({"values": np.ones(3)}, "values: given [3] with offsets, needed [T, D] or [T, H, D]"),
+    ],
+)
+def test_packed_arrays_that_do_not_fit_are_refused_in_a_line(
+    change: dict[str, np.ndarray], told: str, tmp_path: Path
+) -> None:
+    packed = {
+        "values": VALUES[0],
+        "offsets": np.array([0, 1, 3]),
+        "scores": np.zeros(3, dtype=np.float32),
+        "head_weight": np.eye(2),
+    }
+    path = as_npz(tmp_path, packed | change)
+    assert told in one_line("dump", "--from", path, "--out", tmp_path / "dump")
+
+
+def test_whole_numbers_that_are_stored_as_floats_are_integers(tmp_path: Path) -> None:
+    path = as_npz(tmp_path, PADDED | {"labels": np.array([1.0, -1.0]), "ids": np.array([7.0, 3.0])})
+    invoke("dump", "--from", path, "--out", tmp_path / "dump")
+    [chunk] = fae.open_batches(tmp_path / "dump").chunks()
+    assert chunk.batch.ids.tolist() == [7, 3]
+
+
+def test_damaged_archives_are_refused_in_a_line(tmp_path: Path) -> None:
+    def told(name: str, content: bytes) -> str:
+        (tmp_path / name).write_bytes(content)
+        return one_line("dump", "--from", tmp_path / name, "--out", tmp_path / "dump")
+
+    whole = as_npz(tmp_path, PADDED).read_bytes()
+    assert "cut.npz: given no .npz file" in told("cut.npz", whole[: len(whole) // 2])
+    begin = whole.index(VALUES.tobytes())
+    flipped = whole[:begin] + bytes([whole[begin] ^ 1]) + whole[begin + 1 :]
+    assert "values: given no array of NumPy" in told("flipped.npz", flipped)
+    np.save(tmp_path / "one.npy", VALUES)
+    one = (tmp_path / "one.npy").read_bytes()
+    assert "given one array, needed an .npz file" in told("renamed.npz", one)
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
+        other.writestr("notes.txt", "no array")
+    content = (tmp_path / "other.zip").read_bytes()
+    assert "notes.txt: given no array of NumPy" in told("other.npz", content)
+    text = told("text.npz", b"nothing of the kind")
+    assert text.endswith("given no .npz file")
+    assert "unsafe" not in text
 
 
 def test_options_that_do_not_go_together(tmp_path: Path) -> None:
