@@ -97,6 +97,11 @@ def load_transformer(
     if about and about.get("format") != FORMAT:
         raise ModelError(f"{described}: given format {about.get('format')!r}, needed {FORMAT}")
     model, missing = read_model(folder)
+    if missing and not any("classifier" in name for name in missing):
+        raise ModelError(
+            f"{folder}: given weights without {', '.join(sorted(missing)[:2])}, needed all of the "
+            "model's"
+        )
     if missing:
         raise ModelError(
             f"{folder}: given an encoder without a classifier ({', '.join(sorted(missing)[:2])} "

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from huggingface.tiny import CLASSES, FAMILIES, TEXT, bert_tokenizer, save_tiny, texts_of, tiny
+from safetensors.torch import load_file, save_file
 
 from fastattnerase.huggingface import load_transformer
 from fastattnerase.models import ModelError
@@ -81,6 +82,15 @@ def test_one_output_and_decoders_are_refused(tmp_path: Path) -> None:
     several = config | {"problem_type": "multi_label_classification"}
     (folder / "config.json").write_text(json.dumps(several))
     refused(folder, "several labels a text")
+
+
+def test_weights_that_lack_a_part_of_the_encoder_are_not_trained_on(tmp_path: Path) -> None:
+    folder = save_tiny("bert", tmp_path / "m")
+    weights = load_file(folder / "model.safetensors")
+    name = "bert.encoder.layer.1.attention.self.query.weight"
+    del weights[name]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    refused(folder, f"given weights without {name}, needed all")
 
 
 def test_the_mini_model_of_a_package_is_an_encoder() -> None:
