@@ -16,6 +16,7 @@ has `shards.jsonl` instead of the manifest: a line for each whole shard.
 from __future__ import annotations
 
 import hashlib
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from fastattnerase.runs.rundir import RunError, read_json
 
 MANIFEST = "manifest.json"
 KIND = "fastattnerase dump"
-FORMAT = 1  # raised when what the manifest or a shard holds changes
+FORMAT = 1  # raised when what is written cannot be read by what was there before
 JOURNAL = "shards.jsonl"  # of a dump that is being written
 
 _PIECE = 1 << 22  # bytes that are read at a time
@@ -43,6 +44,8 @@ class Shard:
         items: how many these have together.
         bytes: size of the file.
         sha256: of the file, in hexadecimal digits.
+        crc32: of the file, eight hexadecimal digits: what a sweep compares, as it takes less than
+            half as long as `sha256`; None in dumps that were written before there was one.
     """
 
     file: str
@@ -51,6 +54,7 @@ class Shard:
     items: int
     bytes: int
     sha256: str
+    crc32: str | None = None
 
     @property
     def name(self) -> str:
@@ -101,6 +105,8 @@ class Manifest:
         """SHA-256 of what results depend on: everything but what made the dump."""
         own = to_json(self)
         del own["made_by"]
+        for shard in own["shards"]:
+            del shard["crc32"]  # says nothing that sha256 does not, and older dumps lack it
         return hashlib.sha256(repr(sorted(own.items())).encode()).hexdigest()
 
 
@@ -151,3 +157,12 @@ def digest_of(path: Path) -> str:
         while piece := file.read(_PIECE):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def crc32_of(path: Path) -> str:
+    """Compute the CRC-32 of a file, as `crc32` and gzip have it."""
+    crc = 0
+    with open(path, "rb") as file:
+        while piece := file.read(_PIECE):
+            crc = zlib.crc32(piece, crc)
+    return f"{crc:08x}"

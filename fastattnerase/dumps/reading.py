@@ -100,7 +100,8 @@ class Dump:
             RunError: they differ.
             OSError: the file cannot be read.
         """
-        check_digest(self.folder / shard.file, digest_of(self.folder / shard.file), shard)
+        path = self.folder / shard.file
+        check_digest(path, "SHA-256", digest_of(path), shard.sha256)
 
     def open(self, shard: Shard) -> TensorSource:
         """Open the file of a shard, and see that it is the one that the manifest tells of.
@@ -130,12 +131,12 @@ class Dump:
         return source
 
 
-def check_digest(path: Path, digest: str, shard: Shard) -> None:
+def check_digest(path: Path, kind: str, digest: str, needed: str) -> None:
     """Refuse a file whose checksum is not the manifest's."""
-    if digest != shard.sha256:
+    if digest != needed:
         raise RunError(
-            f"{path}: given a file with SHA-256 {digest[:16]}…, needed {shard.sha256[:16]}… as in "
-            "the manifest: it is damaged"
+            f"{path}: given a file with {kind} {digest[:16]}, needed {needed[:16]} as in the "
+            "manifest: it is damaged"
         )
 
 

@@ -25,6 +25,7 @@ from fastattnerase.dumps.manifest import (
     MANIFEST,
     Manifest,
     Shard,
+    crc32_of,
     digest_of,
     read_manifest,
 )
@@ -365,12 +366,12 @@ class Writer:
                 )
             with open(partial, "rb+") as file:
                 os.fsync(file.fileno())
-            digest = digest_of(partial)
+            digests = digest_of(partial), crc32_of(partial)
             os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
         size = path.stat().st_size
-        return Shard(path.name, self.instances, instances, items, size, digest)
+        return Shard(path.name, self.instances, instances, items, size, *digests)
 
     # --- the end ---------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import zlib
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from queue import Empty, Full, Queue
@@ -36,22 +37,26 @@ def read_chunks(dump: Dump, shard: Shard) -> Iterator[Chunk]:
     path = dump.folder / shard.file
     try:
         source = dump.open(shard)
-        digest, done = _Digest(path), 0
+        digest, done = _Digest(path, shard), 0
         for chunk in source.chunks(0):
             done += chunk.batch.num_items
             digest.advance(shard.bytes * done // max(1, shard.items))
             yield chunk
-        check_digest(path, digest.hex(), shard)
+        digest.check()
     except (RunError, OSError, SafetensorError) as error:
         raise DamagedError(str(error).replace(f"{dump.folder}/", "")) from error
 
 
 class _Digest:
-    """The SHA-256 of a file, computed piece by piece as it is read."""
+    """A checksum of a shard's file, computed piece by piece as it is read.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._hash = hashlib.sha256()
+    CRC-32, or SHA-256 of a dump whose manifest has no other.
+    """
+
+    def __init__(self, path: Path, shard: Shard) -> None:
+        self._path, self._shard = path, shard
+        self._crc = 0
+        self._sha256 = hashlib.sha256() if shard.crc32 is None else None
         self._done = 0
         self._piece = memoryview(bytearray(_PIECE))  # new memory for each would cost as much again
 
@@ -63,13 +68,24 @@ class _Digest:
                 count = file.readinto(self._piece[: end - self._done])
                 if not count:
                     return
-                self._hash.update(self._piece[:count])
+                if self._sha256 is not None:
+                    self._sha256.update(self._piece[:count])
+                else:
+                    self._crc = zlib.crc32(self._piece[:count], self._crc)
                 self._done += count
 
-    def hex(self) -> str:
-        """Give the checksum of the whole file."""
+    def check(self) -> None:
+        """Go on to the end of the file and refuse it where its checksum is another.
+
+        Raises:
+            RunError: it is damaged.
+        """
         self.advance(self._path.stat().st_size)
-        return self._hash.hexdigest()
+        if self._shard.crc32 is None:
+            assert self._sha256 is not None
+            check_digest(self._path, "SHA-256", self._sha256.hexdigest(), self._shard.sha256)
+        else:
+            check_digest(self._path, "CRC-32", f"{self._crc:08x}", self._shard.crc32)
 
 
 def ahead(items: Iterable[T]) -> Generator[T, None, None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,8 @@ def test_shards_hold_whole_instances_whatever_the_batches(tmp_path: Path) -> Non
     ]  # fmt: skip
     other = fae.save_batches([fae.AttentionBatch.cat(three())], tmp_path / "b", shard_bytes=SHARD)
     assert [s.sha256 for s in other.shards] == [s.sha256 for s in manifest.shards]
+    contents = [(tmp_path / "a" / s.file).read_bytes() for s in manifest.shards]
+    assert [s.crc32 for s in manifest.shards] == [f"{zlib.crc32(own):08x}" for own in contents]
     found = read(tmp_path / "a")
     whole = fae.AttentionBatch.cat(three())
     assert torch.equal(found["values"], whole.values)

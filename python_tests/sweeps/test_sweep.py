@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import fastattnerase as fae
-from fastattnerase.dumps.manifest import digest_of
+from fastattnerase.dumps.manifest import crc32_of, digest_of
 from fastattnerase.dumps.reading import open_batches
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk, TensorSource
@@ -182,13 +182,35 @@ def test_damaged_shards_are_set_aside_and_done_again(
     assert found.complete
     assert found.done == found.shards - 4
     reasons = [found.aside[shards[i].stem] for i in (1, 2, 4, 5)]
-    assert "given a file with SHA-256" in reasons[0]
+    assert "given a file with CRC-32" in reasons[0]
     assert "bytes, needed" in reasons[1]
     assert reasons[3] == f"{shards[5].name}: no such file"
     assert all(str(tmp_path) not in reason for reason in reasons)
     for path, content in zip(shards, kept, strict=True):
         path.write_bytes(content)
     assert sweep_of(own, tmp_path / "out").aside == found.aside  # only where asked
+    assert not sweep_of(own, tmp_path / "out", retry=True).aside
+    assert tiny.digests(tmp_path / "out") == whole
+
+
+def test_a_dump_of_before_has_its_sha256_compared(
+    dump: Path, whole: dict[str, str], tmp_path: Path
+) -> None:
+    """A sweep of it goes on where the manifest has the other checksum, too."""
+    own = copied(dump, tmp_path)
+    manifest = own / "manifest.json"
+    now = manifest.read_text()
+    content = json.loads(now)
+    for shard in content["shards"]:
+        assert shard.pop("crc32") == crc32_of(own / shard["file"])
+    manifest.write_text(json.dumps(content))
+    path = own / content["shards"][2]["file"]
+    flip(path, -1)
+    found = sweep_of(own, tmp_path / "out")
+    assert list(found.aside) == [path.stem]
+    assert "given a file with SHA-256" in found.aside[path.stem]
+    flip(path, -1)
+    manifest.write_text(now)
     assert not sweep_of(own, tmp_path / "out", retry=True).aside
     assert tiny.digests(tmp_path / "out") == whole
 
@@ -218,9 +240,7 @@ def test_what_erase_refuses_is_set_aside(
     save_file(load_file(path) | change, path)
     manifest = tmp_path / "dump" / "manifest.json"
     content = json.loads(manifest.read_text())
-    from fastattnerase.dumps.manifest import digest_of
-
-    content["shards"][0] |= {"sha256": digest_of(path), "bytes": path.stat().st_size}
+    content["shards"][0] |= {"crc32": crc32_of(path), "bytes": path.stat().st_size}
     manifest.write_text(json.dumps(content))
     found = sweep_of(tmp_path / "dump", tmp_path / "out")
     assert reason in found.aside["shard-000000"]
@@ -259,7 +279,7 @@ def test_ids_that_two_shards_have_are_refused(dump: Path, tmp_path: Path) -> Non
     tensors["ids"][-1] = load_file(own / first["file"])["ids"][0]
     save_file(tensors, own / last["file"], {"classes": '["a", "b", "c"]'})
     named = f"given id 0 in {first['file']} and again in {last['file']}"
-    last["sha256"] = digest_of(own / last["file"])
+    last["sha256"], last["crc32"] = digest_of(own / last["file"]), crc32_of(own / last["file"])
     last["bytes"] = (own / last["file"]).stat().st_size
     (own / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(RunError, match=named):

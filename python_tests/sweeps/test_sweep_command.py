@@ -85,7 +85,7 @@ def test_the_exit_code_is_3_while_shards_are_set_aside(dump: Path, tmp_path: Pat
     arguments = ("sweep", own, *FAST, "--out", tmp_path / "out")
     result = invoke(*arguments, "--log", tmp_path / "log", code=3)
     assert "7 of 8 shards done" in result.stdout
-    assert "set aside: shard-000003: shard-000003.safetensors: given a file with SHA-256" in (
+    assert "set aside: shard-000003: shard-000003.safetensors: given a file with CRC-32" in (
         result.stderr
     )
     [aside] = [line for line in lines(tmp_path / "log") if line["event"] == "aside"]
