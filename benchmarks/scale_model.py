@@ -120,9 +120,10 @@ def rates_of(row: dict[str, Any], kernel: float) -> Rates:
 def predicted(rates: Rates, items: int, jobs: int = 1) -> float:
     """Predict the seconds of a sweep on the machine that the rates are of.
 
-    The engine was measured on all its cores, which several processes share; each has a reader.
+    The engine was measured on all its cores, which several processes share; reading and writing
+    were measured in one process, and each has a thread for them.
     """
-    computing = 1 / rates.engine + 1 / (rates.results * rates.instance_items)
+    computing = 1 / rates.engine + 1 / (rates.results * rates.instance_items * jobs)
     return items * max(1 / (rates.reader * jobs), computing)
 
 
