@@ -24,6 +24,7 @@ DESCRIPTION = "fastattnerase.json"  # what `train --transformer` writes beside t
 _CONFIG, _WEIGHTS = "config.json", ("model.safetensors", "model.safetensors.index.json")
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json")
+_POINTER = b"version https://git-lfs"
 _TRAIN = "`fastattnerase train --transformer {} --data …`"
 FORMAT = 1
 
@@ -98,10 +99,7 @@ def load_transformer(
         raise ModelError(f"{described}: given format {about.get('format')!r}, needed {FORMAT}")
     model, missing = read_model(folder)
     if missing and not any("classifier" in name for name in missing):
-        raise ModelError(
-            f"{folder}: given weights without {', '.join(sorted(missing)[:2])}, needed all of the "
-            "model's"
-        )
+        raise _without(folder, missing)
     if missing:
         raise ModelError(
             f"{folder}: given an encoder without a classifier ({', '.join(sorted(missing)[:2])} "
@@ -124,6 +122,35 @@ def load_transformer(
         DataConfig.from_dict(about["data"]) if about else DataConfig(),
         FineTuneConfig.from_dict(about["train"]) if about.get("train") else None,
         about.get("metadata", {}),
+    )
+
+
+def require_encoder(folder: Path, model: Any, missing: set[str]) -> None:
+    """Refuse to train on a model a part of whose encoder would be random.
+
+    The classifier may be new, and so may BERT's pooler, which stands before it and which encoders
+    that predict masked words lack; position_ids are counted, not learnt.
+
+    Args:
+        folder: of the model, named in the error.
+        model: as `read_model` gives it.
+        missing: the names that it gives.
+
+    Raises:
+        ModelError: naming what is missing.
+    """
+    prefix = f"{model.base_model_prefix}."
+    head = {name for name, _ in model.named_parameters() if not name.startswith(prefix)}
+    new = head | {name for name in missing if {"pooler", "position_ids"} & set(name.split("."))}
+    if missing - new:
+        raise _without(folder, missing - new)
+
+
+def _without(folder: Path, missing: set[str]) -> ModelError:
+    more = f" and {counted(len(missing) - 2, 'other')}" if len(missing) > 2 else ""
+    return ModelError(
+        f"{folder}: given weights without {', '.join(sorted(missing)[:2])}{more}, needed all of "
+        f"the model's, in the sizes that {_CONFIG} gives"
     )
 
 
@@ -156,8 +183,21 @@ def require_folder(directory: str | Path) -> Path:
             f"{folder}: given {given}, needed {_WEIGHTS[0]}: pickled files are not read, since "
             "they can run code; `save_pretrained` of transformers writes safetensors"
         )
+    for path in (*sorted(folder.glob("*.safetensors")), folder / _TOKENIZERS[0]):
+        if _is_pointer(path):
+            raise ModelError(
+                f"{path}: given a pointer of Git LFS, which stands for the file, needed the file "
+                "itself; `git lfs pull` in its repository gets it"
+            )
     family_of(str(read_json(folder / _CONFIG).get("model_type")))
     return folder
+
+
+def _is_pointer(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_POINTER)) == _POINTER
 
 
 def read_model(folder: Path, classes: int | None = None) -> tuple[Any, set[str]]:
@@ -171,7 +211,8 @@ def read_model(folder: Path, classes: int | None = None) -> tuple[Any, set[str]]
         The model, and the names of weights that are random because the folder has none.
 
     Raises:
-        ModelError: damaged files, or such that transformers cannot make a classifier of.
+        ModelError: damaged files, or such that transformers cannot make a classifier of; a weight
+            that is not finite.
     """
     with needs("text"):
         from safetensors import SafetensorError
@@ -196,7 +237,14 @@ def read_model(folder: Path, classes: int | None = None) -> tuple[Any, set[str]]
         ) from error
     lacking = {str(name) for name in found["missing_keys"]}
     lacking |= {str(name[0]) for name in found["mismatched_keys"]}
-    return model.float(), lacking
+    for name, values in model.float().state_dict().items():  # values: any shape
+        odd = values.numel() - int(values.isfinite().sum())
+        if odd:
+            raise ModelError(
+                f"{folder}: given {name} with {counted(odd, 'number')} of {values.numel():,} NaN "
+                "or infinite, needed finite weights"
+            )
+    return model, lacking
 
 
 def read_tokenizer(folder: Path) -> Any:

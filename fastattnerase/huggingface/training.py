@@ -25,6 +25,7 @@ from fastattnerase.huggingface.loading import (
     quiet,
     read_model,
     read_tokenizer,
+    require_encoder,
     require_folder,
 )
 from fastattnerase.huggingface.train_config import FineTuneConfig
@@ -84,7 +85,8 @@ def new_classifier(
     state = torch.random.get_rng_state()
     try:
         torch.manual_seed(config.seed)
-        model, _ = read_model(folder, len(classes))
+        model, missing = read_model(folder, len(classes))
+        require_encoder(folder, model, missing)
         known = model.config.id2label
         if [known.get(i) for i in range(len(classes))] != list(classes):
             for part in _head_of(model):

@@ -10,7 +10,7 @@ import torch
 from huggingface.tiny import CLASSES, FAMILIES, TEXT, bert_tokenizer, save_tiny, texts_of, tiny
 from safetensors.torch import load_file, save_file
 
-from fastattnerase.huggingface import load_transformer
+from fastattnerase.huggingface import FineTuneConfig, load_transformer, new_classifier
 from fastattnerase.models import ModelError
 
 
@@ -91,6 +91,59 @@ def test_weights_that_lack_a_part_of_the_encoder_are_not_trained_on(tmp_path: Pa
     del weights[name]
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     refused(folder, f"given weights without {name}, needed all")
+    with pytest.raises(ModelError, match=f"given weights without {name}, needed all"):
+        new_classifier(folder, ["bad", "good"], FineTuneConfig())
+    # Of another size it would be random, too.
+    weights[name] = torch.zeros(8, 32)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=f"without {name}, needed all of the model's, in the size"):
+        new_classifier(folder, ["bad", "good"], FineTuneConfig())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_encoder_alone_is_trained_on_and_a_part_of_one_is_not(
+    family: str, tmp_path: Path
+) -> None:
+    folder = save_tiny(family, tmp_path / "m")
+    encoder = tiny(family).model.base_model
+    encoder.save_pretrained(folder)
+    weights = {
+        name: values
+        for name, values in load_file(folder / "model.safetensors").items()
+        if "pooler" not in name  # which a model of masked words lacks
+    }
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    made = new_classifier(folder, ["x", "y", "z"], FineTuneConfig())
+    assert made.num_classes == 3
+    found = made.model.base_model.state_dict()
+    assert all(torch.equal(found[name], values) for name, values in weights.items())
+    gone = sorted(name for name in weights if "layer" in name)
+    for name in gone[:3]:
+        del weights[name]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=f"without .*{gone[0]}, .*{gone[1]} and 1 other, needed"):
+        new_classifier(folder, ["x", "y", "z"], FineTuneConfig())
+
+
+def test_a_weight_that_is_not_finite_is_named(tmp_path: Path) -> None:
+    folder = save_tiny("bert", tmp_path / "m")
+    weights = load_file(folder / "model.safetensors")
+    for odd in ("classifier.weight", "bert.embeddings.word_embeddings.weight"):
+        damaged = {name: values.clone() for name, values in weights.items()}
+        damaged[odd][1, :2] = torch.tensor([float("nan"), float("-inf")])
+        save_file(damaged, folder / "model.safetensors", {"format": "pt"})
+        message = f"given {odd} with 2 numbers of {weights[odd].numel():,} NaN or infinite, needed"
+        refused(folder, message)
+        with pytest.raises(ModelError, match=message):
+            new_classifier(folder, ["bad", "good"], FineTuneConfig())
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_a_pointer_of_git_lfs_is_named(name: str, tmp_path: Path) -> None:
+    folder = save_tiny("bert", tmp_path / "m")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0a\nsize 12\n"
+    (folder / name).write_text(pointer)
+    refused(folder, f"{name}: given a pointer of Git LFS, .*`git lfs pull`")
 
 
 def test_the_mini_model_of_a_package_is_an_encoder() -> None:
