@@ -191,6 +191,10 @@ def fitted(dataset: Dataset, words: Pieces, config: TransformerConfig, limit: in
     documents = []
     truncated, spans_cut = dataset.truncated, dataset.spans_cut
     special = set(words.tokenizer.all_special_ids) - {words.tokenizer.unk_token_id}
+    # Encoding has asked for every word before any is cut. Documents that were kept for going on
+    # are not encoded again: their words get the same numbers, and the run the same hash, by this.
+    for document in dataset:
+        words.indices(document.tokens)
     for document in dataset:
         if document.query_ids is not None:
             raise ModelError(

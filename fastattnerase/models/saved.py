@@ -146,6 +146,12 @@ def load_model(directory: str | Path, *, device: torch.device | str = "cpu") -> 
             f"{directory}: given a folder that is not there, needed that of a saved model"
         )
     if not (directory / DESCRIPTION).exists():
+        if (directory / "config.json").is_file():
+            raise ModelError(
+                f"{directory}: given a transformer's folder (it has config.json and no "
+                f"{DESCRIPTION}), needed that of a saved model; erase and compare take it as "
+                "--transformer, Python by load_transformer"
+            )
         raise ModelError(
             f"{directory} holds no saved model: it has no {DESCRIPTION}"
             + (

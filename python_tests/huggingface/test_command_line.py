@@ -108,6 +108,9 @@ def test_bad_input_gets_one_line(folder: Path) -> None:
     )
     assert "--warm-up, --weight-decay" in one_line("train", "--data", data, "--warm-up", "0.2")
     assert "holds a transformer and no run" in one_line("report", copy_of(m, folder / "bare"))
+    assert "needed that of a saved model; erase and compare take it as --transformer" in one_line(
+        "erase", "--model", m
+    )
     (folder / "special.csv").write_text("text,label\n[SEP] [MASK],neg\n")
     line = one_line("erase", "--transformer", m, "--data", folder / "special.csv")
     assert "of special tokens only" in line

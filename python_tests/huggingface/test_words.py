@@ -65,6 +65,19 @@ def test_texts_are_cut_after_the_pieces_that_the_model_takes() -> None:
     assert [d.token_ids.tolist() for d in again] == [d.token_ids.tolist() for d in dataset]
 
 
+def test_documents_that_were_encoded_before_get_the_same_indices() -> None:
+    # "unbelievably" is cut to two of its three pieces before "bads" is first seen in a document.
+    model, other = (tiny("bert", TransformerConfig(max_pieces=6)) for _ in range(2))
+    texts = [
+        TokenisedText(0, 0, [["films", "unbelievably"]], ["films"]),
+        TokenisedText(1, 1, [["bads"]], ["bads"]),
+    ]
+    encoded = encode(texts, model.words)
+    expected = [[16, 19], [18]]
+    assert [document.token_ids.tolist() for document in model.fit(encoded)] == expected
+    assert [document.token_ids.tolist() for document in other.fit(encoded)] == expected
+
+
 def test_pieces_as_items_keep_spans() -> None:
     model = tiny("bert", TransformerConfig(unit="pieces"))
     dataset = texts_of(model, [["a", "unbelievably", "films"]], [((1, 2), (2, 3))])
