@@ -22,6 +22,7 @@ from fastattnerase.cli.inputs import (
 from fastattnerase.cli.options import Offer, command
 from fastattnerase.sizes import bytes_of
 from fastattnerase.studies.serrano_smith.config import Config
+from fastattnerase.sweeps.names import LEAST_MEMORY
 from fastattnerase.sweeps.options import Options
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def sweep(
         memory_bytes = bytes_of(memory)
     except ValueError as error:
         raise UsageError(f"--memory: {error}") from error
+    if memory_bytes < LEAST_MEMORY:
+        raise UsageError(f"--memory: given {memory}, needed at least {LEAST_MEMORY >> 20}MiB")
     if dump is None and aggregate is not True:
         raise UsageError("DUMP: given none, needed the folder of a dump, or --aggregate")
     if dump is None or aggregate is True:

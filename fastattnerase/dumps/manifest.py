@@ -115,7 +115,7 @@ def read_manifest(folder: Path) -> Manifest:
 
     Raises:
         RunError: no such folder, no manifest, another kind or format; counts that do not add up; a
-            shard that is missing.
+            shard's file that is no name, or one twice.
     """
     path = folder / MANIFEST
     if not folder.is_dir():
@@ -135,6 +135,14 @@ def read_manifest(folder: Path) -> Manifest:
         )
     manifest = read_record(Manifest, content, path)
     row = items = 0
+    names: set[str] = set()
+    for shard in manifest.shards:
+        if Path(shard.file).name != shard.file or shard.name in {"", *names}:
+            raise RunError(
+                f"{path}: given a shard's file {shard.file!r}, needed names of files beside it, "
+                "each once"
+            )
+        names.add(shard.name)
     for shard in manifest.shards:
         if shard.first_row != row:
             raise RunError(

@@ -95,8 +95,12 @@ class _Record(dict[str, Any]):
         raise RunError(f"{self._file} is damaged: it lacks {key!r}; delete it and run again")
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, delete: Path | None = None) -> dict[str, Any]:
     """Read a JSON object, which with all objects in it says which key the file lacks.
+
+    Args:
+        path: of the file.
+        delete: what an error advises to delete; default: the folder, in which all belongs together.
 
     Raises:
         RunError: the file holds no JSON object; later, a key that is asked for is missing.
@@ -107,14 +111,15 @@ def read_json(path: Path) -> dict[str, Any]:
         of_file._file = path
         return of_file
 
+    delete = delete or path.parent
     try:
         content = json.loads(path.read_text(encoding="utf-8"), object_hook=record)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, nested too deeply
-        raise RunError(f"{path} is damaged: {error}; delete {path.parent} and run again") from error
+        raise RunError(f"{path} is damaged: {error}; delete {delete} and run again") from error
     if not isinstance(content, dict):
         raise RunError(
-            f"{path} is damaged: it holds {type(content).__name__}, not an object; delete "
-            f"{path.parent} and run again"
+            f"{path} is damaged: it holds {type(content).__name__}, not an object; delete {delete} "
+            "and run again"
         )
     return content
 

@@ -19,7 +19,7 @@ from fastattnerase.studies.serrano_smith.result import Aggregates, Head, Result,
 from fastattnerase.studies.serrano_smith.tables import number_tables
 from fastattnerase.sweeps.aggregate_large import LargeSweep
 from fastattnerase.sweeps.histograms import write_histograms, write_sample
-from fastattnerase.sweeps.names import AGGREGATE, LARGE
+from fastattnerase.sweeps.names import AGGREGATE, LARGE, LEAST_MEMORY
 from fastattnerase.sweeps.records import (
     TABLES,
     part_path,
@@ -28,7 +28,7 @@ from fastattnerase.sweeps.records import (
     record_path,
     write_manifest,
 )
-from fastattnerase.sweeps.wide import LEAST_MEMORY, Columns, database, fill
+from fastattnerase.sweeps.wide import Columns, database, fill
 
 with needs("text"):
     import pandas as pd

@@ -18,6 +18,7 @@ from fastattnerase.runs.rundir import RunError, provenance, read_json
 from fastattnerase.runs.workspace import differences
 from fastattnerase.sweeps.names import SWEEP
 from fastattnerase.sweeps.records import (
+    MANIFEST,
     PARTS,
     SHARDS,
     Manifest,
@@ -46,9 +47,14 @@ def taken(out: Path, state: SweepState, call: str = "", rank: int = 0) -> Iterat
 
     Raises:
         RunError: another call, or the same rank, works there; the folder holds a sweep with another
-            state.
+            state, or a dump.
         OSError: the folder cannot be written to.
     """
+    if (out / MANIFEST).is_file() and not (out / SWEEP).is_file():  # it would be written over
+        raise RunError(
+            f"{out}: given a folder with a {MANIFEST} of something else, such as a dump, needed "
+            "another folder (--out)"
+        )
     require_writable(out)
     out.mkdir(parents=True, exist_ok=True)
     with open(out / _CALL, "a+b") as file:

@@ -156,7 +156,8 @@ def read_shard(out: Path, shard: str) -> ShardRecord | None:
     path = record_path(out, shard)
     if not path.is_file():
         return None
-    return read_record(ShardRecord, read_json(path), path)
+    # The others are whole: this one alone is done again.
+    return read_record(ShardRecord, read_json(path, delete=path), path)
 
 
 def write_shard(out: Path, record: ShardRecord) -> None:
@@ -191,7 +192,11 @@ def write_manifest(out: Path) -> Manifest:
         aside={record.shard: record.reason for record in records if record.state == "aside"},
     )
     path, content = out / MANIFEST, {"kind": KIND, "format": FORMAT} | to_json(found)
-    if not path.is_file() or read_json(path) != content:
+    try:
+        current = path.is_file() and read_json(path) == content
+    except RunError:  # damaged, and nothing that the records do not have
+        current = False
+    if not current:
         write_json(path, content)
     return found
 

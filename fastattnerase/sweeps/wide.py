@@ -11,7 +11,6 @@ from typing import Any
 from fastattnerase.extras import needs
 from fastattnerase.studies.serrano_smith.config import RANKINGS, SINGLE_RANKINGS, Config
 
-LEAST_MEMORY = 256 << 20  # bytes with which DuckDB and this process can work at all
 # What the process takes beside DuckDB: the interpreter, tables and values that are being sorted.
 _SHARE = 0.5
 _OF_MULTI = {"flip": "first_flip", "fraction": "fraction", "mass": "mass", "gap": "gap"}

@@ -193,6 +193,34 @@ def test_damaged_shards_are_set_aside_and_done_again(
     assert tiny.digests(tmp_path / "out") == whole
 
 
+def test_a_damaged_record_costs_its_shard_alone(
+    dump: Path, whole: dict[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    sweep_of(dump, out)
+    manifest, path = read_manifest(out), record_path(out, "shard-000001")
+    (out / "manifest.json").write_text("{")  # made of the records again
+    assert sweep_of(dump, out) == read_manifest(out) == manifest
+    path.write_text("{")
+    with pytest.raises(RunError, match=f"{path} is damaged: .*; delete {path} and run again"):
+        sweep_of(dump, out)
+    path.unlink()
+    assert sweep_of(dump, out) == manifest
+    assert tiny.digests(out) == whole
+
+
+@pytest.mark.parametrize("file", ["../dump/shard-000000.safetensors", "shard-000001.safetensors"])
+def test_shards_of_a_dump_are_files_beside_its_manifest(
+    file: str, dump: Path, tmp_path: Path
+) -> None:
+    own = copied(dump, tmp_path)
+    content = json.loads((own / "manifest.json").read_text())
+    content["shards"][0]["file"] = file
+    (own / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(RunError, match=r"a shard's file .*, needed names of files beside it, each"):
+        open_batches(own)
+
+
 def test_a_dump_of_before_has_its_sha256_compared(
     dump: Path, whole: dict[str, str], tmp_path: Path
 ) -> None:

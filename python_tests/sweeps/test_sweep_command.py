@@ -157,12 +157,17 @@ def test_what_cannot_be_swept_is_refused_in_a_line(
         (dump, "--ray-address", "x"): "--ray-address: given with the engine local, needed ray",
         (dump, "--cpus-per-worker", "2"): "--cpus-per-worker: given with the engine local",
         (dump, "--memory", "much"): "--memory: given 'much', needed a size such as",
+        (dump, "--memory", "255MiB"): "--memory: given 255MiB, needed at least 256MiB",
         (dump, "--backend", "none"): "--backend: given 'none'",
         (dump, "--rankings", "none"): "--rankings",
         ("--aggregate",): "given no sweep.json",
     }
     for arguments, line in told.items():
         assert line in one_line("sweep", *arguments, *out), arguments
+    before = {path.name: path.read_bytes() for path in dump.iterdir()}
+    line = one_line("sweep", dump, *FAST, "--out", dump)
+    assert "a manifest.json of something else, such as a dump, needed another folder" in line
+    assert {path.name: path.read_bytes() for path in dump.iterdir()} == before
     (tmp_path / "file").touch()
     assert "Not a directory" in one_line("sweep", dump, *FAST, "--out", tmp_path / "file" / "x")
 
