@@ -222,9 +222,12 @@ def _documents(
         print_left_out(dropped, dataset.truncated, loaded.model.limit, dropped.first, "piece")
     if rationales is not None:
         if all(document.spans is None for document in dataset):
+            lost = counted(dataset.spans_cut, "marked span")
             raise UsageError(
                 f"--rationales: given column {rationales.column!r}, in which no word of "
-                f"{counted(len(dataset), 'document')} is marked, needed some marked words"
+                f"{counted(len(dataset), 'document')} is marked"
+                + (f" before texts are cut ({lost} behind that)" if dataset.spans_cut else "")
+                + ", needed some marked words"
             )
         if dataset.spans_cut:
             out.print(f"{counted(dataset.spans_cut, 'marked span')} lost words where texts are cut")

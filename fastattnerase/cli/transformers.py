@@ -53,14 +53,19 @@ def open_transformer(
         device: Where to put it.
 
     Raises:
-        UsageError: another number of classes, or no data.
+        UsageError: a choice that there is not, another number of classes, or no data.
     """
     from fastattnerase.huggingface import TransformerConfig, load_transformer
     from fastattnerase.huggingface.loading import trained_limit
+    from fastattnerase.models.errors import ModelError
 
     most = choices["max_pieces"]
     limit = trained_limit(folder) if most is None else most
-    config: TransformerConfig = TransformerConfig(**(choices | {"max_pieces": limit}))
+    try:
+        config: TransformerConfig = TransformerConfig(**(choices | {"max_pieces": limit}))
+    except ModelError as error:  # which begins with the choice's name
+        choice, given = str(error).split(":", 1)
+        raise UsageError(f"--{choice.replace('_', '-')}:{given}") from error
     loaded = load_transformer(folder, config, device=device)
     if classes:
         if len(classes) != len(loaded.classes) or len(set(classes)) != len(classes):

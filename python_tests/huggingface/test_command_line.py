@@ -111,6 +111,16 @@ def test_bad_input_gets_one_line(folder: Path) -> None:
     assert "needed that of a saved model; erase and compare take it as --transformer" in one_line(
         "erase", "--model", m
     )
+    line = one_line("erase", "--transformer", m, "--max-pieces", "2")
+    assert line.startswith("error: --max-pieces: given 2, needed at least 3")
+    line = one_line("erase", "--transformer", m, "--unit", "letters")
+    assert line.startswith("error: --unit: given 'letters', needed words or pieces")
+    (folder / "late.csv").write_text("text,label,spans\na very dull film,neg,3:4\na film,pos,\n")
+    line = one_line(
+        "compare", "--transformer", m, "--max-pieces", "5", "--data", folder / "late.csv",
+        "--rationales", "spans", "--out", folder / "late",
+    )  # fmt: skip
+    assert "no word of 2 documents is marked before texts are cut (1 marked span behind" in line
     (folder / "special.csv").write_text("text,label\n[SEP] [MASK],neg\n")
     line = one_line("erase", "--transformer", m, "--data", folder / "special.csv")
     assert "of special tokens only" in line
