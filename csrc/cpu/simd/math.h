@@ -10,13 +10,20 @@
 namespace fae::cpu {
 namespace {
 
-// Sums k_0 + k_1 r + k_2 r² + …
+// Sums k_0 + k_1 r + k_2 r² + …; without fused multiply-add six terms by pairs, whose chain of
+// dependent instructions is shorter than Horner's. The last step is Horner's, as it rounds best.
 template <class V, int kCount>
 FAE_INLINE V Polynomial(V r, const typename V::Lane (&k)[kCount]) {
-  V y = Set<V>(k[kCount - 1]);
+  if constexpr (kCount == 6 && !Target::kHasFma) {
+    const V r2 = r * r;
+    const V high = MulAdd(r2, Set<V>(k[5]), MulAdd(r, Set<V>(k[4]), Set<V>(k[3])));
+    return MulAdd(r, MulAdd(r2, high, MulAdd(r, Set<V>(k[2]), Set<V>(k[1]))), Set<V>(k[0]));
+  } else {
+    V y = Set<V>(k[kCount - 1]);
 #pragma GCC unroll 16
-  for (int j = kCount - 2; j >= 0; --j) y = MulAdd(y, r, Set<V>(k[j]));
-  return y;
+    for (int j = kCount - 2; j >= 0; --j) y = MulAdd(y, r, Set<V>(k[j]));
+    return y;
+  }
 }
 
 struct ExpTable {
@@ -148,10 +155,12 @@ inline const Log2Table& log2_table() {
   return table;
 }
 
-// log2 of x / 2 for normal x > 0 in float, error about 1e-7, without a division.
+// log2 of x / 2 for normal x > 0 in float, error about 1e-7.
 // With a table: x = 2^e m, m in [1, 2). The leading four bits of m choose u near 1 / m and
 // log2(1 / u) - 1; then log2(m u) of |m u - 1| <= 1/33 by a polynomial of least error, 3.8e-8.
-// Without: m in [√½, √2), and log2(m) of m - 1 by one that is off by at most 4.9e-8.
+// Without: m in [√½, √2), and log2(m) of m - 1 by one that is off by at most 4.9e-8; without fused
+// multiply-add, too, of s = (m - 1) / (m + 1), odd and off by at most 4e-8: a division takes less
+// time than the seven instructions that three terms save.
 class Log2OfHalf {
  public:
   Log2OfHalf() : table_(Target::kHasLookup16 ? &log2_table() : nullptr) {}
@@ -181,7 +190,13 @@ class Log2OfHalf {
       for (int k = 0; k < V::kParts; ++k) {
         whole.part[k] = __builtin_convertvector((shifted.part[k] >> 23) - 1, typename V::Part);
       }
-      return MulAdd(Polynomial(r, kLog), r, whole);
+      if constexpr (Target::kHasFma) {
+        return MulAdd(Polynomial(r, kLog), r, whole);
+      } else {
+        constexpr float kOddLog[] = {2.88539124f, 0.961470842f, 0.598972380f};
+        const V s = r / (BitCast<V>(m) + one);
+        return MulAdd(Polynomial(s * s, kOddLog), s, whole);
+      }
     }
   }
 
