@@ -160,14 +160,19 @@ bench() {
   "$python" "$root/benchmarks/gpu.py" --json "$results/gpu-$name.json" "$@"
 }
 
-# A dump of 2 GB, swept; what copies, kernels and results take of the time.
-sweep() {
+# Ends with 77, which is "not run", where one of these packages is missing.
+installed() {
   "$python" -c '
 import importlib.util, sys
-missing = [name for name in ("pyarrow", "safetensors") if not importlib.util.find_spec(name)]
+missing = [name for name in sys.argv[1:] if not importlib.util.find_spec(name)]
 if missing:
     print(*missing, "not installed: nothing was checked")
-    sys.exit(77)' || return
+    sys.exit(77)' "$@"
+}
+
+# A dump of 2 GB, swept; what copies, kernels and results take of the time.
+sweep() {
+  installed pyarrow safetensors || return
   local name
   name=$(device) || return
   "$python" "$root/benchmarks/scale_gpu.py" --json "$results/sweep-$name.json" "$@"
@@ -175,12 +180,7 @@ if missing:
 
 # Tiny classifiers of each family on the GPU, then the benchmark, with random weights.
 transformer() {
-  "$python" -c '
-import importlib.util, sys
-missing = [name for name in ("transformers", "tokenizers") if not importlib.util.find_spec(name)]
-if missing:
-    print(*missing, "not installed: nothing was checked")
-    sys.exit(77)' || return
+  installed transformers tokenizers || return
   local name gpu=(--gpu -k "not cpu") flags=(--device cuda)
   [ $mode = emulated ] && gpu=() flags=(--smoke)
   name=$(device) || return
@@ -195,7 +195,7 @@ sys.exit(pytest.main(sys.argv[1:]))' --import-mode=append --rootdir "$root" \
   "$python" "$root/benchmarks/transformer.py" "${flags[@]}" --json "$results/transformer-$name.json"
 }
 
-export -f build contract sanitize device bench sweep transformer
+export -f build contract sanitize device bench installed sweep transformer
 export mode root python site work results
 
 flags=()
