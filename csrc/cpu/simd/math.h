@@ -181,14 +181,14 @@ class Log2OfHalf {
     } else {
       constexpr float kLog[] = {1.44269477f,    -7.21357149e-1f, 4.80939445e-1f, -3.60087217e-1f,
                                 2.86707457e-1f, -2.50069034e-1f, 2.36890370e-1f, -1.45744483e-1f};
-      constexpr std::int32_t kRootHalf = 0x3F3504F3;
-      const Bits shifted = bits - Set<Bits>(kRootHalf);
+      constexpr std::int32_t kRootHalf = 0x3F3504F3, kExponentOne = 1 << 23;
+      const Bits shifted = bits - Set<Bits>(kRootHalf + kExponentOne);  // of x / 2
       const Bits m = (shifted & Set<Bits>(0x007FFFFF)) + Set<Bits>(kRootHalf);
       const V r = BitCast<V>(m) - one;
       V whole;
 #pragma GCC unroll 16
       for (int k = 0; k < V::kParts; ++k) {
-        whole.part[k] = __builtin_convertvector((shifted.part[k] >> 23) - 1, typename V::Part);
+        whole.part[k] = __builtin_convertvector(shifted.part[k] >> 23, typename V::Part);
       }
       if constexpr (Target::kHasFma) {
         return MulAdd(Polynomial(r, kLog), r, whole);
