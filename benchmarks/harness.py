@@ -114,7 +114,7 @@ def machine() -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
     found = {"python": platform.python_version()}
-    for package in ("fastattnerase", "torch", "triton", "numpy", "captum", "quantus"):
+    for package in ("fastattnerase", "torch", "triton", "numpy", "captum", "quantus", "isal"):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fastattnerase.dumps.manifest import Shard, digest_of
+from fastattnerase.dumps.checksums import digest_of
+from fastattnerase.dumps.manifest import Shard
 from fastattnerase.extras import needs
 from fastattnerase.runs.rundir import RunError
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import SupportsIndex
 
 from fastattnerase.batch import AttentionBatch
+from fastattnerase.dumps.checksums import digest_of
 from fastattnerase.dumps.facts import facts_of
-from fastattnerase.dumps.manifest import Manifest, Shard, digest_of, read_manifest
+from fastattnerase.dumps.manifest import Manifest, Shard, read_manifest
 from fastattnerase.plurals import counted
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk, TensorSource

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
+from fastattnerase.dumps.checksums import crc32_of, digest_of
 from fastattnerase.dumps.compact import contributions
 from fastattnerase.dumps.facts import facts_of
 from fastattnerase.dumps.ids import UniqueIds, ids_of
@@ -25,8 +26,6 @@ from fastattnerase.dumps.manifest import (
     MANIFEST,
     Manifest,
     Shard,
-    crc32_of,
-    digest_of,
     read_manifest,
 )
 from fastattnerase.extras import needs

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fastattnerase.dumps.manifest import digest_of
+from fastattnerase.dumps.checksums import digest_of
 from fastattnerase.extras import needs
 from fastattnerase.runs.rundir import packed
 from fastattnerase.studies.serrano_smith.instance_tables import SCHEMAS

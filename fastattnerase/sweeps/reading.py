@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import zlib
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from queue import Empty, Full, Queue
 from typing import TypeVar
 
+from fastattnerase.dumps.checksums import crc32
 from fastattnerase.dumps.manifest import Shard
 from fastattnerase.dumps.reading import Dump, check_digest
 from fastattnerase.extras import needs
@@ -71,7 +71,7 @@ class _Digest:
                 if self._sha256 is not None:
                     self._sha256.update(self._piece[:count])
                 else:
-                    self._crc = zlib.crc32(self._piece[:count], self._crc)
+                    self._crc = crc32(self._piece[:count], self._crc)
                 self._done += count
 
     def check(self) -> None:

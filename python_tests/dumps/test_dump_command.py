@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 import fastattnerase as fae
 from fastattnerase import sources
 from fastattnerase.dumps import making, writing
-from fastattnerase.dumps.manifest import digest_of
+from fastattnerase.dumps.checksums import digest_of
 from fastattnerase.sources import TensorSource
 
 # Two instances of three and one items, D = 2, C = 2; what is padding is NaN.

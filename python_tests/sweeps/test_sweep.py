@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import fastattnerase as fae
-from fastattnerase.dumps.manifest import crc32_of, digest_of
+from fastattnerase.dumps.checksums import crc32_of, digest_of
 from fastattnerase.dumps.reading import open_batches
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk, TensorSource
