@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -65,6 +66,19 @@ class Worker:
         return open_batches(self.job.dump)
 
     @cached_property
+    def _passing(self) -> bool:
+        """Whether files are dropped from the page cache once they are swept.
+
+        So they are where the dump has more than half the bytes of the machine's memory: it would
+        push out all else, and its beginning before anybody read it again. New pages cost more than
+        those that have just been given back.
+        """
+        if not hasattr(os, "posix_fadvise"):
+            return False
+        size = sum(shard.bytes for shard in self._dump.manifest.shards)
+        return 2 * size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    @cached_property
     def _mover(self) -> Mover:
         return Mover(self.job.device)
 
@@ -77,7 +91,9 @@ class Worker:
                 is there then.
         """
         with closing(self.run_all([shard])) as records:
-            return next(records)
+            record = next(records)
+        self._pass(shard)
+        return record
 
     def run_all(self, shards: Sequence[Shard]) -> Generator[ShardRecord, None, None]:
         """Erase shards one after another, see `run`; yield the record of each once it is written.
@@ -88,8 +104,17 @@ class Worker:
         if self.job.threads is not None:
             torch.set_num_threads(self.job.threads)
         with closing(ahead(self._erase(shards))) as results:
-            for shard in shards:
+            for before, shard in zip([None, *shards], shards, strict=False):
                 yield self._write(shard, results)
+                if before is not None:  # this shard's file is mapped until another is begun
+                    self._pass(before)
+
+    def _pass(self, shard: Shard) -> None:
+        """Drop the file of a shard that is swept from the page cache, see `_passing`."""
+        if self._passing:
+            # A file that cannot be opened has been set aside with its reason.
+            with suppress(OSError), open(self.job.dump / shard.file, "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _write(self, shard: Shard, results: Iterator[Erased | _End]) -> ShardRecord:
         """Write the parts and the record of the shard whose results come next."""

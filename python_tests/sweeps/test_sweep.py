@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -381,3 +382,39 @@ def test_measure_is_the_sum_of_its_halves() -> None:
 
 def test_record_path_names_the_shard(tmp_path: Path) -> None:
     assert record_path(tmp_path, "shard-000007") == tmp_path / "shards" / "shard-000007.json"
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system takes no such advice")
+@pytest.mark.parametrize("at_once", [True, False])
+def test_files_of_a_large_dump_are_dropped_from_the_page_cache(
+    dump: Path,
+    whole: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: bool,
+) -> None:
+    """Each once it is swept, where all are more than half of the memory; results are the same."""
+    opened = open_batches(dump)
+    names = [shard.file for shard in opened.shards]
+    inodes = [(dump / name).stat().st_ino for name in names]
+    size = sum(shard.bytes for shard in opened.shards)
+    dropped: list[str] = []
+    worker = work.Worker(work.Job(dump, tmp_path, tiny.CONFIG))
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 2 * size, "SC_PAGE_SIZE": 1}.get)
+    assert not worker._passing
+
+    def fadvise(file: int, offset: int, length: int, advice: int) -> None:
+        assert (offset, length, advice) == (0, 0, os.POSIX_FADV_DONTNEED)
+        dropped.append(names[inodes.index(os.fstat(file).st_ino)])
+
+    worker = work.Worker(work.Job(dump, tmp_path, tiny.CONFIG))
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 2 * size - 1, "SC_PAGE_SIZE": 1}.get)
+    monkeypatch.setattr(os, "posix_fadvise", fadvise)
+    if at_once:
+        list(worker.run_all(opened.shards))
+        assert dropped == names[:-1]  # after the last one the process ends
+    else:
+        for shard in opened.shards:
+            worker.run(shard)
+        assert dropped == names
+    assert tiny.digests(tmp_path) == whole
