@@ -271,44 +271,47 @@ inline bool wants_distances(const SweepParams& p) {
   return p.curve_js != nullptr || p.curve_kl != nullptr || p.curve_label_prob != nullptr;
 }
 
-// Sums of rows of 4 Q classes at most.
-template <int Q>
+// Sums of rows of at most 4 Q classes; where Q is odd, of kLast in the last four.
+template <int Q, int kLast>
 struct QuadSums {
-  using Quad = Vec<double, 4>;
+  using Last = Vec<double, kLast>;
   D8 full[2];
-  Quad half;
+  Last last;
 
   FAE_INLINE void clear() {
     full[0] = full[1] = Zero<D8>();
-    half = Zero<Quad>();
+    last = Zero<Last>();
   }
   FAE_INLINE void add(const double* row) {
 #pragma GCC unroll 2
     for (int v = 0; v < Q / 2; ++v) full[v] = full[v] + Load<D8>(row + 8 * v);
-    if constexpr (Q % 2 == 1) half = half + Load<Quad>(row + 4 * (Q - 1));
+    if constexpr (Q % 2 == 1) last = last + Load<Last>(row + 4 * (Q - 1));
   }
   FAE_INLINE void round(float* to) const {
 #pragma GCC unroll 2
     for (int v = 0; v < Q / 2; ++v) Store(DemoteTo(full[v]), to + 8 * v);
-    if constexpr (Q % 2 == 1) Store(DemoteTo(half), to + 4 * (Q - 1));
+    if constexpr (Q % 2 == 1) Store(DemoteTo(last), to + 4 * (Q - 1));
   }
   // As a row, with zeros up to its end.
   FAE_INLINE void store(double* row) const {
 #pragma GCC unroll 2
     for (int v = 0; v < Q / 2; ++v) Store(full[v], row + 8 * v);
-    if constexpr (Q % 2 == 1) Store(Combine(half, Zero<Quad>()), row + 4 * (Q - 1));
+    if constexpr (Q % 2 == 1) {
+      Store(Zero<D8>(), row + 4 * (Q - 1));
+      Store(last, row + 4 * (Q - 1));
+    }
   }
 };
 
 // Sums of one ranking from its tail on, by blocks of 16 prefixes; rounded into `rows`, the
 // caller's.
-template <int V, int Q>
+template <int V, int Q, int kLast>
 struct CurveSums {
   const UsualInstance& I;
   const UsualWork& w;
   const int g;
   std::int64_t block, left;  // the block being summed, and how many of its prefixes are left
-  QuadSums<Q> sum;
+  QuadSums<Q, kLast> sum;
 
   // The last block, beginning with the prefix that leaves nothing.
   FAE_INLINE void begin(float (&rows)[16][16]) {
@@ -367,7 +370,7 @@ inline void sum_again(const SweepParams& p, const UsualInstance& I, const UsualW
 }
 
 // One ranking: its distances from the original, its signs and checkpoints.
-template <int V, int Q>
+template <int V, int Q, int kLast>
 inline void draw_distances(const SweepParams& p, const UsualInstance& I, const UsualWork& w, int g,
                            std::int64_t r, const Original& o) {
   static_assert(kCheckpoint == 16, "a checkpoint and its sign for each block of prefixes");
@@ -376,7 +379,7 @@ inline void draw_distances(const SweepParams& p, const UsualInstance& I, const U
   alignas(64) float rows[16][16];
   F16 t[16], e[16];
   Diverging d(p, I, o, p.curve_kl != nullptr);
-  CurveSums<V, Q> sums{I, w, g, 0, 0, {}};
+  CurveSums<V, Q, kLast> sums{I, w, g, 0, 0, {}};
   const auto take = [&]() __attribute__((always_inline)) {
     columns_of_rows<Q>(rows, t);
     F16 any = t[0];
@@ -424,11 +427,14 @@ inline void scan_curves(const SweepParams& p, const UsualInstance& I, const Usua
       to[k] = mass;
     }
   }
-  const auto draw = [&]<int Q>() { draw_distances<V, Q>(p, I, w, g, r, o); };
-  if (p.C <= 8 * V - 4) {
-    draw.template operator()<2 * V - 1>();
+  const auto draw = [&]<int Q, int kLast>() { draw_distances<V, Q, kLast>(p, I, w, g, r, o); };
+  constexpr int kPair = Target::kBytes == 16 ? 2 : 4;  // two classes more are a register more
+  if (p.C > 8 * V - 4) {
+    draw.template operator()<2 * V, 4>();
+  } else if (p.C > 8 * V - 6) {
+    draw.template operator()<2 * V - 1, 4>();
   } else {
-    draw.template operator()<2 * V>();
+    draw.template operator()<2 * V - 1, kPair>();
   }
 }
 
