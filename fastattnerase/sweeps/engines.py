@@ -16,6 +16,7 @@ from fastattnerase.runs.children import ctrl_c_held, end_with_parent
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sweeps.records import ShardRecord
 from fastattnerase.sweeps.work import Job, Worker
+from fastattnerase.threads import cores
 
 _SILENCE = 0.2  # seconds between two looks at the children
 # From the variable that numbers the processes of a call to the one that counts them.
@@ -45,7 +46,7 @@ def side_by_side(
     waiting = iter(shards)
     running: set[Future[ShardRecord]] = set()
     others = set(multiprocessing.active_children())
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    threads = max(1, cores() // jobs)
     job = replace(job, threads=job.threads or threads)
     pool = ProcessPoolExecutor(jobs, context, _start_child, (job, number, os.getpid()))
     try:

@@ -19,7 +19,7 @@ import fastattnerase as fae
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk
 from fastattnerase.studies.serrano_smith.erasure import erased, tables_of
-from fastattnerase.sweeps import on_ray, work
+from fastattnerase.sweeps import engines, on_ray, work
 from fastattnerase.sweeps.engines import Rank, rank_of
 from fastattnerase.sweeps.options import Options
 from fastattnerase.sweeps.records import ShardRecord, record_path
@@ -50,6 +50,24 @@ def command(*arguments: object, launcher: tuple[str, ...] = ()) -> None:
 
 def test_two_processes(dump: Path, whole: dict[str, str], tmp_path: Path) -> None:
     assert tiny.swept(dump, tmp_path, jobs=2) == whole
+
+
+def test_processes_share_the_cores_that_this_one_may_run_on(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which a scheduler's job or `taskset` makes fewer than the machine has."""
+    threads: list[int | None] = []
+
+    def no_pool(jobs: int, context: object, start: object, arguments: tuple[Any, ...]) -> None:
+        threads.append(arguments[0].threads)
+        raise RunError("seen")
+
+    monkeypatch.setattr(engines, "ProcessPoolExecutor", no_pool)
+    for mine, jobs in ((7, 2), (1, 2)):
+        monkeypatch.setattr(engines, "cores", lambda mine=mine: mine)
+        with pytest.raises(RunError, match="seen"):
+            list(engines.side_by_side(work.Job(dump, tmp_path, tiny.CONFIG), [], jobs))
+    assert threads == [3, 1]
 
 
 def test_two_ranks_of_torchrun(dump: Path, whole: dict[str, str], tmp_path: Path) -> None:
