@@ -157,6 +157,8 @@ def _tell(found: Manifest, folder: Path) -> None:
     )
     for shard, reason in found.aside.items():
         err.print(f"set aside: {shard}: {reason}", soft_wrap=True)
+    if found.aside:
+        err.print("--retry does these again, once their files are whole")
 
 
 def _aggregate(folder: Path, memory: int, *, again: bool) -> bool:
