@@ -66,17 +66,21 @@ class Worker:
         return open_batches(self.job.dump)
 
     @cached_property
-    def _passing(self) -> bool:
-        """Whether files are dropped from the page cache once they are swept.
+    def _drops(self) -> bool:
+        """Whether the file of a shard is dropped from the page cache once it is swept.
 
-        So they are where the dump has more than half the bytes of the machine's memory: it would
-        push out all else, and its beginning before anybody read it again. New pages cost more than
-        those that have just been given back.
+        So it is where the dump has more than half the bytes of the machine's memory: it would push
+        out all else, and its beginning before anybody read it again. New pages cost more than those
+        that have just been given back.
         """
         if not hasattr(os, "posix_fadvise"):
             return False
+        try:
+            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (ValueError, OSError):  # the system does not tell
+            return False
         size = sum(shard.bytes for shard in self._dump.manifest.shards)
-        return 2 * size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return 2 * size > memory > 0
 
     @cached_property
     def _mover(self) -> Mover:
@@ -92,7 +96,7 @@ class Worker:
         """
         with closing(self.run_all([shard])) as records:
             record = next(records)
-        self._pass(shard)
+        self._drop(shard)
         return record
 
     def run_all(self, shards: Sequence[Shard]) -> Generator[ShardRecord, None, None]:
@@ -107,11 +111,11 @@ class Worker:
             for before, shard in zip([None, *shards], shards, strict=False):
                 yield self._write(shard, results)
                 if before is not None:  # this shard's file is mapped until another is begun
-                    self._pass(before)
+                    self._drop(before)
 
-    def _pass(self, shard: Shard) -> None:
-        """Drop the file of a shard that is swept from the page cache, see `_passing`."""
-        if self._passing:
+    def _drop(self, shard: Shard) -> None:
+        """Drop the file of a shard that is swept from the page cache, see `_drops`."""
+        if self._drops:
             # A file that cannot be opened has been set aside with its reason.
             with suppress(OSError), open(self.job.dump / shard.file, "rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -401,7 +401,7 @@ def test_files_of_a_large_dump_are_dropped_from_the_page_cache(
     dropped: list[str] = []
     worker = work.Worker(work.Job(dump, tmp_path, tiny.CONFIG))
     monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 2 * size, "SC_PAGE_SIZE": 1}.get)
-    assert not worker._passing
+    assert not worker._drops
 
     def fadvise(file: int, offset: int, length: int, advice: int) -> None:
         assert (offset, length, advice) == (0, 0, os.POSIX_FADV_DONTNEED)
@@ -418,3 +418,22 @@ def test_files_of_a_large_dump_are_dropped_from_the_page_cache(
             worker.run(shard)
         assert dropped == names
     assert tiny.digests(tmp_path) == whole
+
+
+@pytest.mark.parametrize("answer", [ValueError("unrecognized name"), OSError("invalid"), -1, None])
+def test_files_stay_in_the_page_cache_where_the_memory_is_not_known(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Exception | int | None
+) -> None:
+    """Or, of the last case, where the system takes no advice on the cache."""
+
+    def sysconf(name: str) -> int:
+        if isinstance(answer, Exception):
+            raise answer
+        return -1 if name == "SC_PHYS_PAGES" and answer == -1 else 1
+
+    monkeypatch.setattr(os, "sysconf", sysconf)
+    if answer is None:
+        monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    shards = open_batches(dump).shards[:2]
+    records = list(work.Worker(work.Job(dump, tmp_path, tiny.CONFIG)).run_all(shards))
+    assert [record.state for record in records] == ["done", "done"]
