@@ -178,6 +178,7 @@ class TensorSource:
     Raises:
         RunError: no such file, not a safetensors file, a tensor is missing, unknown, or of another
             dtype, shape or range; names or texts are not as many as classes, instances and items.
+        OSError: the file may not be read.
 
     Example:
         >>> from pathlib import Path
@@ -201,6 +202,8 @@ class TensorSource:
         if not path.is_file():
             raise RunError(f"{path}: no such file")
         self.path = path
+        with open(path, "rb"):  # of a file that may not be read safetensors says there is none
+            pass
         try:
             self._file = cast(Any, safe_open(path, framework="pt"))  # has no types
         except SafetensorError as error:

@@ -109,6 +109,7 @@ class Dump:
 
         Raises:
             RunError: `erase --tensors` would refuse the file, or it does not fit the manifest.
+            OSError: the file may not be read.
         """
         path = self.folder / shard.file
         if path.is_file() and path.stat().st_size != shard.bytes:

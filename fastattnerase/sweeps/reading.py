@@ -43,8 +43,10 @@ def read_chunks(dump: Dump, shard: Shard) -> Iterator[Chunk]:
             digest.advance(shard.bytes * done // max(1, shard.items))
             yield chunk
         digest.check()
-    except (RunError, OSError, SafetensorError) as error:
+    except (RunError, SafetensorError) as error:
         raise DamagedError(str(error).replace(f"{dump.folder}/", "")) from error
+    except OSError as error:
+        raise DamagedError(f"{shard.file}: {error.strerror or error}") from error
 
 
 class _Digest:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -16,6 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import fastattnerase as fae
+from fastattnerase import sources
 from fastattnerase.dumps.checksums import crc32_of, digest_of
 from fastattnerase.dumps.reading import open_batches
 from fastattnerase.runs.rundir import RunError
@@ -437,3 +440,19 @@ def test_files_stay_in_the_page_cache_where_the_memory_is_not_known(
     shards = open_batches(dump).shards[:2]
     records = list(work.Worker(work.Job(dump, tmp_path, tiny.CONFIG)).run_all(shards))
     assert [record.state for record in records] == ["done", "done"]
+
+
+def test_a_file_that_may_not_be_read_is_set_aside_with_that_reason(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not as a missing one, which is what safetensors makes of it."""
+
+    def refusing(path: Path, mode: str) -> BinaryIO:
+        if path.name == "shard-000002.safetensors":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return open(path, "rb")
+
+    monkeypatch.setattr(sources, "open", refusing, raising=False)
+    found = sweep_of(dump, tmp_path)
+    assert found.aside == {"shard-000002": "shard-000002.safetensors: Permission denied"}
+    assert found.done == found.shards - 1
