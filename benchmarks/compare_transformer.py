@@ -55,14 +55,10 @@ OF_ERASE = ("models", "multi_weight", "single_weight", "contingency", "pairs", "
 
 
 class Data(NamedTuple):
-    """Texts that a transformer is fine-tuned on, and how many of its test texts are compared.
-
-    `start` is the key of those whose model the training starts from; empty: from the checkpoint.
-    """
+    """Texts that a transformer is fine-tuned on, and how many of its test texts are compared."""
 
     key: str
     name: str
-    start: str
     training: tuple[str, ...]
     comparison: tuple[str, ...]
     texts: int
@@ -70,14 +66,14 @@ class Data(NamedTuple):
 
 SETS = (
     Data(
-        "sst", "SST", "",
+        "sst", "SST",
         ("--classes", "negative,positive", "--epochs", "3"),
         ("--grids", "eraser,ferret,every"),
         400,
     ),
     Data(
-        "movies", "Movie reviews", "sst",
-        ("--classes", "NEG,POS", "--epochs", "1", "--batch-size", "16", "--max-pieces", "256"),
+        "movies", "Movie reviews",
+        ("--classes", "NEG,POS", "--epochs", "4", "--batch-size", "16", "--max-pieces", "256"),
         ("--grids", "eraser,ferret", "--rationales", "rationales"),
         40,
     ),
@@ -89,9 +85,8 @@ SETS = (
 
 def train(data: Data, texts: Path, checkpoint: Path, out: Path) -> None:
     """Fine-tune a model on some texts."""
-    start = out / "models" / data.start if data.start else checkpoint
     files = ["--data", str(texts), "--split-column", "split", "--sentences", "spaces"]
-    run(data, "train", ["--transformer", str(start), *files, *data.training], out, "models")
+    run(data, "train", ["--transformer", str(checkpoint), *files, *data.training], out, "models")
 
 
 def compare(data: Data, out: Path, count: int) -> None:

@@ -157,10 +157,8 @@ def test_commands_are_those_of_the_command_line(
         for step, folder in (("train", "models"), ("compare", "compare"), ("erase", "erase"))
     ]
     options = [of for _, _, of, _, _ in given]
-    # The reviews' model starts from that of SST.
-    models = tmp_path / "models"
-    starts = ["minilm", *[str(models / "sst")] * 3, *[str(models / "movies")] * 2]
-    assert [of[1] for of in options] == starts
+    own = [["minilm", *[str(tmp_path / "models" / key)] * 2] for key in ("sst", "movies")]
+    assert [of[1] for of in options] == own[0] + own[1]
     assert options[1][-2:] == ["--instances", "7"]
     assert "--rationales" in options[4]
 
