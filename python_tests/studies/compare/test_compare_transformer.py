@@ -176,7 +176,7 @@ def test_the_page_says_what_the_tables_say(script: ModuleType) -> None:
     )
 
 
-@pytest.mark.parametrize("data", ["sst"])
+@pytest.mark.parametrize("data", ["sst", "movies"])
 def test_first_places_follow_from_the_tables(script: ModuleType, data: str) -> None:
     folder = script.RESULTS / data
     made = firsts(script.read(folder, "means"), script.read(folder, "pairs"))
