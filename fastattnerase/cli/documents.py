@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastattnerase.cli.console import UsageError, counted
+from fastattnerase.cli.transformers import fit_counted
 from fastattnerase.runs.progress import Report, tracked
 
 if TYPE_CHECKING:
     from fastattnerase.data import DataConfig, Dataset
+    from fastattnerase.data.queries import LeftOut
     from fastattnerase.data.spans import SpansUnit
     from fastattnerase.huggingface import LoadedTransformer
     from fastattnerase.models import LoadedModel
 else:  # imported where they are used; hints that are read at run time say Any
-    DataConfig = Dataset = LoadedModel = LoadedTransformer = SpansUnit = Any
+    DataConfig = Dataset = LeftOut = LoadedModel = LoadedTransformer = SpansUnit = Any
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def documents_of(
     """
     from fastattnerase.data import Dataset, encode, load_corpus, load_examples, tokenise
     from fastattnerase.data.kept import Kept, identity, keep, read_kept
+    from fastattnerase.data.queries import LeftOut
     from fastattnerase.runs.lock import alone
     from fastattnerase.runs.rundir import RESULT, RunError
 
@@ -126,7 +129,7 @@ def documents_of(
         )
         if (kept := read_kept(run, known)) is not None:
             report(stage, 1, 1)
-            return _of_model(loaded, kept.dataset), kept.about
+            return _of_model(loaded, kept.dataset, LeftOut()), kept.about
     if rationales is not None:
         trained = replace(trained, spans_column=rationales.column, spans_unit=rationales.unit)
     about: dict[str, Any]
@@ -191,7 +194,10 @@ def documents_of(
             f"{folder}: {_CHANGED}; its test split had {before} and now has {len(dataset)}, or the "
             "same number of others"
         )
-    whole, dataset = dataset, _of_model(loaded, dataset)
+    left_out = about.get("dropped", LeftOut())
+    whole, dataset = dataset, _of_model(loaded, dataset, left_out)
+    if left_out:
+        about["dropped"] = left_out
     if rationales is not None:
         # After the digest: a transformer numbers words of several pieces as it meets them.
         about["share"] = _marked_share(loaded, marked)
@@ -207,20 +213,24 @@ def _marked_share(loaded: LoadedModel | LoadedTransformer, examples: list[Any]) 
     if not examples:
         return None
     from fastattnerase.data import encode, tokenise
+    from fastattnerase.data.queries import LeftOut
     from fastattnerase.measures.human_words import marked_words, mean_share
 
     trained = loaded.data_config
     texts = tokenise(examples, **trained.tokenisation)
-    dataset = _of_model(loaded, encode(texts, loaded.vocabulary, max_tokens=trained.max_tokens))
+    dataset = encode(texts, loaded.vocabulary, max_tokens=trained.max_tokens)
+    dataset = _of_model(loaded, dataset, LeftOut())  # those of training are not counted
     lengths = dataset.sizes.words
     words = marked_words([document.spans for document in dataset], lengths)
     return mean_share(words, [0, *lengths.cumsum().tolist()])
 
 
-def _of_model(loaded: LoadedModel | LoadedTransformer, dataset: Dataset) -> Dataset:
+def _of_model(
+    loaded: LoadedModel | LoadedTransformer, dataset: Dataset, dropped: LeftOut
+) -> Dataset:
     """Give a transformer's documents the pieces of their words, cut to what it takes."""
-    fit = getattr(loaded.model, "fit", None)
-    return dataset if fit is None else fit(dataset)
+    model: Any = loaded.model
+    return fit_counted(model, dataset, dropped) if hasattr(model, "fit") else dataset
 
 
 def _files(config: DataConfig) -> list[Path]:

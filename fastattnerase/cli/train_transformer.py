@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fastattnerase.cli.console import Stages, TrainingBars, UsageError, counted, out
 from fastattnerase.cli.documents import DATA_FILES, advising
 from fastattnerase.cli.inputs import READING, print_left_out
+from fastattnerase.cli.transformers import fit_counted
 from fastattnerase.data.config import DataConfig
 from fastattnerase.runs.progress import tracked
 
@@ -40,6 +41,7 @@ def fine_tune_and_save(
         name: In reports.
     """
     from fastattnerase.data import load_corpus, odd_labels
+    from fastattnerase.data.queries import LeftOut
     from fastattnerase.huggingface import fine_tune, new_classifier, save_fine_tuned
     from fastattnerase.huggingface.loading import require_folder
     from fastattnerase.huggingface.training import judged
@@ -69,14 +71,17 @@ def fine_tune_and_save(
         test_hash = _without_spans(
             _encoded(corpus, "test", data, model.words.fresh(), None)
         ).digest()
-        fitted = {split: model.fit(found) for split, found in splits.items()}
+        dropped = LeftOut()
+        dropped.update(corpus.dropped)
+        dropped.first.update(corpus.first_dropped)
+        fitted = {split: fit_counted(model, found, dropped) for split, found in splits.items()}
         sizes = ", ".join(f"{len(found):,} {split}" for split, found in fitted.items())
         out.print(f"{sizes}; {counted(len(corpus.classes), 'class')}")
         print_left_out(
-            corpus.dropped,
+            dropped,
             sum(found.truncated for found in fitted.values()),
             model.limit,
-            corpus.first_dropped,
+            dropped.first,
             "piece",
         )
         notices = odd_labels(corpus, data)
@@ -120,7 +125,7 @@ def fine_tune_and_save(
                 "documents": {split: len(found) for split, found in fitted.items()},
                 "truncated": {split: found.truncated for split, found in fitted.items()},
                 "test_documents_hash": test_hash,
-                "dropped": dict(corpus.dropped),
+                "dropped": dict(dropped),
                 "notices": notices,
                 "data_files": {
                     field: str(Path(file).absolute())

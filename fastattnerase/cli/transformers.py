@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastattnerase.cli.console import UsageError, counted
 
 if TYPE_CHECKING:
-    from fastattnerase.huggingface import LoadedTransformer, TransformerConfig
+    from fastattnerase.data import Dataset
+    from fastattnerase.data.queries import LeftOut
+    from fastattnerase.huggingface import (
+        LoadedTransformer,
+        TransformerClassifier,
+        TransformerConfig,
+    )
 else:  # imported where they are used; hints that are read at run time say Any
-    LoadedTransformer = TransformerConfig = Any
+    Dataset = LeftOut = LoadedTransformer = TransformerClassifier = TransformerConfig = Any
 
 
 def require_transformer_alone(given: Any) -> None:
@@ -82,3 +89,31 @@ def open_transformer(
             "trained on, needed a file of texts"
         )
     return loaded
+
+
+def fit_counted(model: TransformerClassifier, dataset: Dataset, dropped: LeftOut) -> Dataset:
+    """Make documents a transformer's, without those in which it has nothing to erase.
+
+    Args:
+        model: The transformer.
+        dataset: Documents, as `data.encode` gives them.
+        dropped: Counts those that are left out, and names the first.
+
+    Raises:
+        ModelError: none is left, or a second text.
+    """
+    from fastattnerase.models.errors import ModelError
+
+    kept = []
+    for document in dataset:
+        if model.words.has_words(document.tokens):
+            kept.append(document)
+        else:
+            text = f"{' '.join(document.tokens)!r:.40}"
+            dropped.add("no_piece_of_a_word", f"document {document.id}, {text}")
+    if len(dataset) and not kept:
+        first = dropped.first["no_piece_of_a_word"]
+        raise ModelError(
+            f"dataset: given no text with a piece of a word, the first {first}, needed some"
+        )
+    return model.fit(replace(dataset, documents=kept))

@@ -43,6 +43,7 @@ class Pieces:
             )
         self.tokenizer = tokenizer
         self.before, self.after = self._special()
+        self._specials = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}  # ids
         self._size = len(tokenizer)
         self._of_word: dict[str, int] = {}
         self._of_pieces: dict[tuple[int, ...], int] = {}
@@ -68,6 +69,19 @@ class Pieces:
     def special(self) -> int:
         """How many special tokens every text has."""
         return len(self.before) + len(self.after)
+
+    def has_words(self, words: Iterable[str]) -> bool:
+        """Whether words of a text have a piece that is no special token.
+
+        Args:
+            words: all words of the text.
+
+        Example:
+            >>> model.words.has_words(["[SEP]", "film"])  # doctest: +SKIP
+            True
+        """
+        own = {piece for index in set(self.indices(words)) for piece in self.pieces(index)}
+        return not own <= self._specials
 
     def fresh(self) -> Pieces:
         """Give the same tokenizer's pieces without the words that were asked for so far."""
@@ -190,7 +204,6 @@ def fitted(dataset: Dataset, words: Pieces, config: TransformerConfig, limit: in
     """
     documents = []
     truncated, spans_cut = dataset.truncated, dataset.spans_cut
-    special = set(words.tokenizer.all_special_ids) - {words.tokenizer.unk_token_id}
     # Encoding has asked for every word before any is cut. Documents that were kept for going on
     # are not encoded again: their words get the same numbers, and the run the same hash, by this.
     for document in dataset:
@@ -203,8 +216,7 @@ def fitted(dataset: Dataset, words: Pieces, config: TransformerConfig, limit: in
             )
         indices = words.indices(document.tokens)
         counts = np.array([len(words.pieces(index)) for index in indices], dtype=np.int64)  # [n]
-        own = {piece for index in set(indices) for piece in words.pieces(index)}
-        if own and own <= special:
+        if counts.any() and not words.has_words(document.tokens):
             raise ModelError(
                 f"dataset: given document {document.id}, {' '.join(document.tokens)!r:.40}, of "
                 "special tokens only, needed words"

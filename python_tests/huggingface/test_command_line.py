@@ -69,6 +69,30 @@ def test_erase_pieces_of_another_file(folder: Path) -> None:
     assert pd.read_parquet(folder / "p" / "instances.parquet")["n"].tolist() == [4, 2]
 
 
+def test_texts_without_words_are_left_out_and_named(folder: Path) -> None:
+    # An empty text, one of special tokens, and one of a character that the tokenizer drops.
+    rows = ["a film,neg", ",neg", "[SEP] [MASK],pos", "\u200b \u200d,neg", "very [SEP] bads,pos"]
+    (folder / "few.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    given = ("--transformer", folder / "m", "--data", folder / "few.csv")
+    told = run("erase", *given, "--out", folder / "few")
+    assert "1 row left out: empty text" in told
+    assert "2 rows left out: no piece of a word (document 2, '[SEP] [MASK]')" in told
+    instances = pd.read_parquet(folder / "few" / "instances.parquet")
+    assert instances["id"].tolist() == [0, 4]
+    assert instances["n"].tolist() == [2, 3]  # a special token within a text is a word of it
+    record = json.loads((folder / "few" / "run.json").read_text())
+    assert record["source"]["dropped"] == {"empty_text": 1, "no_piece_of_a_word": 2}
+    assert "2 rows left out: no piece of a word" in run("erase", *given, "--out", folder / "few")
+    rows = [f"{row % 7 * 'very '}films,{['neg', 'pos'][row % 2]}" for row in range(40)]
+    (folder / "odd.csv").write_text("\n".join(["text,label", *rows, "[SEP],neg"]) + "\n")
+    told = run(
+        "train", "--transformer", folder / "checkpoint", "--data", folder / "odd.csv", "--epochs",
+        "1", "--sentences", "spaces", "--out", folder / "odd",
+    )  # fmt: skip
+    assert "1 row left out: no piece of a word (document 40, '[SEP]')" in told
+    assert "Erasing every word" in run("erase", "--transformer", folder / "odd")
+
+
 def test_compare(folder: Path) -> None:
     given = (
         "compare", "--transformer", folder / "m", "--rationales", "rationales", "--resamples",
@@ -123,7 +147,7 @@ def test_bad_input_gets_one_line(folder: Path) -> None:
     assert "no word of 2 documents is marked before texts are cut (1 marked span behind" in line
     (folder / "special.csv").write_text("text,label\n[SEP] [MASK],neg\n")
     line = one_line("erase", "--transformer", m, "--data", folder / "special.csv")
-    assert "of special tokens only" in line
+    assert "given no text with a piece of a word, the first document 0, '[SEP] [MASK]'" in line
 
 
 def copy_of(model: Path, to: Path) -> Path:
