@@ -20,7 +20,9 @@ Reader = Callable[[int], Iterable[tuple[AttentionBatch, Beside]]]
 def make_dump(
     read: Reader, total: int, folder: Path, options: Options, report: Report = silent
 ) -> Manifest:
-    """Write a dump, or go on with it; a finished one of the same origin is returned as it is.
+    """Write a dump, or go on with it; a finished one is returned as it is.
+
+    It must be of the same origin, form and names of classes; its files may have another size.
 
     Args:
         read: gives the instances from a number on.

@@ -133,7 +133,8 @@ class Writer:
 
     Attributes:
         instances: in the shards that are whole, of this call or one before.
-        finished: the manifest, where the folder holds the whole dump of the same `made_by`.
+        finished: the manifest, where the folder holds the whole dump of the same `made_by`, form
+            and names of classes.
     """
 
     def __init__(self, folder: Path, options: Options) -> None:
@@ -176,9 +177,13 @@ class Writer:
         """Read what a call before has written, and begin the journal where there is none."""
         if (self.folder / MANIFEST).is_file():
             found = read_manifest(self.folder)
-            own = _as_json(self.options)["made_by"] | {"compact": self.options.compact}
-            known = {**found.made_by, "compact": found.compact}
-            if len(own) == 1 or any(known.get(key) != own[key] for key in own):
+            own = _as_json(self.options)["made_by"]
+            names = self.options.classes or tuple(map(str, range(len(found.classes))))
+            if (
+                not own
+                or any(found.made_by.get(key) != own[key] for key in own)
+                or (self.options.compact, names) != (found.compact, found.classes)
+            ):
                 raise RunError(
                     f"{self.folder}: given a folder with a finished dump, needed another (--out)"
                 )

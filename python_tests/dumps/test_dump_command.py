@@ -121,8 +121,9 @@ def test_a_finished_dump_is_not_made_again(tmp_path: Path) -> None:
     before = (folder / "manifest.json").stat().st_mtime_ns
     assert "2 instances" in invoke("dump", "--from", path, "--out", folder).stdout
     assert (folder / "manifest.json").stat().st_mtime_ns == before
-    told = one_line("dump", "--from", path, "--compact", "--out", folder)
-    assert "given a folder with a finished dump, needed another (--out)" in told
+    for other in (("--compact",), ("--classes", "bad,good")):
+        told = one_line("dump", "--from", path, *other, "--out", folder)
+        assert "given a folder with a finished dump, needed another (--out)" in told
 
 
 @pytest.mark.parametrize("write", WRITERS)
