@@ -114,7 +114,10 @@ class Pieces:
         new = [word for word in dict.fromkeys(words) if word not in self._of_word]
         if new:
             found = self.tokenizer(
-                [[word] for word in new], is_split_into_words=True, add_special_tokens=False
+                [[word] for word in new],
+                is_split_into_words=True,
+                add_special_tokens=False,
+                verbose=False,  # no warning of a long word: texts are cut later
             )["input_ids"]
             for word, pieces in zip(new, found, strict=True):
                 self._of_word[word] = self.index(pieces)

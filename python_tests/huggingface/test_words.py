@@ -139,3 +139,9 @@ def test_bad_texts_and_tokenizers_get_one_line() -> None:
         TransformerConfig(max_pieces=2)
     with pytest.raises(ModelError, match="unit"):
         TransformerConfig(unit="letters")  # type: ignore[arg-type]
+
+
+def test_a_word_beyond_the_limit_gives_no_warning(capfd: pytest.CaptureFixture[str]) -> None:
+    model = tiny("roberta")
+    assert len(model.words.pieces(model.words.indices(["zxqv" * 30])[0])) == 121  # 60 at most
+    assert "sequence length" not in capfd.readouterr().err
