@@ -87,6 +87,12 @@ class TransformerClassifier(nn.Module):
             )
         self.config = config or TransformerConfig()
         self.num_classes = int(model.config.num_labels)
+        if self.limit < 1:
+            raise ModelError(
+                f"transformer: given at most {self.limit + self.words.special} pieces a text, "
+                f"needed at least {self.words.special + 1}, special tokens and a piece of a word "
+                "(model_max_length of the tokenizer, positions of the model)"
+            )
 
     @property
     def keeps_last(self) -> bool:

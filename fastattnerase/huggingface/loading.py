@@ -101,6 +101,7 @@ def load_transformer(
     if missing and not any("classifier" in name for name in missing):
         raise _without(folder, missing)
     if missing:
+        require_encoder(folder, model, missing)
         raise ModelError(
             f"{folder}: given an encoder without a classifier ({', '.join(sorted(missing)[:2])} "
             f"not in its weights), needed a sequence classifier; {_TRAIN.format(folder)} makes one"
@@ -115,18 +116,21 @@ def load_transformer(
             f"{described}: given {counted(len(classes), 'class')}, needed {made.num_classes} as "
             "the model has"
         )
+    try:
+        data = DataConfig.from_dict(about["data"]) if about else DataConfig()
+        train = FineTuneConfig.from_dict(about["train"]) if about.get("train") else None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ModelError(
+            f"{described} is damaged ({error!r:.80}); train again, or delete it to give the texts "
+            "as --data"
+        ) from error
     return LoadedTransformer(
-        made.to(device).eval(),
-        made.words,
-        list(classes),
-        DataConfig.from_dict(about["data"]) if about else DataConfig(),
-        FineTuneConfig.from_dict(about["train"]) if about.get("train") else None,
-        about.get("metadata", {}),
+        made.to(device).eval(), made.words, list(classes), data, train, about.get("metadata", {})
     )
 
 
 def require_encoder(folder: Path, model: Any, missing: set[str]) -> None:
-    """Refuse to train on a model a part of whose encoder would be random.
+    """Refuse a model a part of whose encoder would be random.
 
     The classifier may be new, and so may BERT's pooler, which stands before it and which encoders
     that predict masked words lack; position_ids are counted, not learnt.
@@ -217,9 +221,14 @@ def read_model(folder: Path, classes: int | None = None) -> tuple[Any, set[str]]
     with needs("text"):
         from safetensors import SafetensorError
     with needs("transformers"):
+        from huggingface_hub import errors
         from transformers import AutoModelForSequenceClassification
 
-    sizes = {} if classes is None else {"num_labels": classes, "ignore_mismatched_sizes": True}
+    # Of a field of another type than it needs; hubs before it check none.
+    wrong_field: type[Exception] = getattr(errors, "StrictDataclassError", TypeError)
+    own: dict[str, Any] = {}
+    if classes is not None:  # one class a text, whatever the classifier was that it replaces
+        own = {"num_labels": classes, "problem_type": None}
     try:
         with quiet():
             model, found = AutoModelForSequenceClassification.from_pretrained(
@@ -228,15 +237,22 @@ def read_model(folder: Path, classes: int | None = None) -> tuple[Any, set[str]]
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
-                **sizes,
+                ignore_mismatched_sizes=True,  # named below: transformers' error names none
+                **own,
             )
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+    except (
+        OSError, ValueError, RuntimeError, KeyError, TypeError, ArithmeticError, SafetensorError,
+        wrong_field,
+    ) as error:  # fmt: skip
         reason = " ".join(str(error).split())
         raise ModelError(
-            f"{folder}: given files that transformers makes no classifier of ({reason:.200})"
+            f"{folder}: given files that transformers makes no classifier of ({reason:.200}), "
+            f"needed {_CONFIG} and the weights of one model"
         ) from error
-    lacking = {str(name) for name in found["missing_keys"]}
-    lacking |= {str(name[0]) for name in found["mismatched_keys"]}
+    mismatched = {str(name[0]) for name in found["mismatched_keys"]}
+    if mismatched and classes is None:
+        raise _without(folder, mismatched)
+    lacking = {str(name) for name in found["missing_keys"]} | mismatched
     for name, values in model.float().state_dict().items():  # values: any shape
         odd = values.numel() - int(values.isfinite().sum())
         if odd:

@@ -56,6 +56,51 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     refused(folder, "pieces, needed at most 16 as the model has embeddings")
 
 
+def test_a_configuration_that_does_not_fit_the_weights_is_refused(tmp_path: Path) -> None:
+    folder = save_tiny("bert", tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+
+    def refused_with(match: str, **changes: object) -> None:
+        (folder / "config.json").write_text(json.dumps(config | changes))
+        refused(folder, match)
+
+    refused_with("makes no classifier of .*needed config.json and the weights", hidden_size=0)
+    refused_with("makes no classifier of ", num_attention_heads="4")
+    # Sizes of weights, which are named.
+    three = {str(label): str(label) for label in range(3)}
+    refused_with("given weights without classifier.bias, classifier.weight, n", id2label=three)
+    refused_with("given weights without bert.embeddings.word_embeddings.weight, n", vocab_size=9)
+    refused_with("given weights without bert.encoder.layer.2.*14 others", num_hidden_layers=3)
+    # Weights of another family: no part of them is this one's.
+    other = save_tiny("roberta", tmp_path / "r")
+    (folder / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
+    refused_with("given weights without bert.embeddings.LayerNorm.bias, ")
+
+
+def test_a_tokenizer_that_leaves_no_piece_is_refused(tmp_path: Path) -> None:
+    folder = save_tiny("bert", tmp_path / "m")
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": 2}))
+    refused(folder, "given at most 2 pieces a text, needed at least 3, special tokens and a piece")
+
+
+@pytest.mark.parametrize("damage", ['{"format": 1}', '{"format": 1, "data": 3}'])
+def test_a_damaged_description_is_named(damage: str, tmp_path: Path) -> None:
+    folder = save_tiny("bert", tmp_path / "m")
+    (folder / "fastattnerase.json").write_text(damage)
+    refused(folder, "fastattnerase.json is damaged .*train again")
+
+
+@pytest.mark.parametrize("kind", ["regression", "multi_label_classification"])
+def test_a_new_classifier_is_of_one_class_a_text(kind: str, tmp_path: Path) -> None:
+    folder = save_tiny("bert", tmp_path / "m", classes=1 if kind == "regression" else 2)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"problem_type": kind}))
+    made = new_classifier(folder, ["bad", "good"], FineTuneConfig())
+    assert made.num_classes == 2
+    assert made.model.config.problem_type is None
+
+
 def test_other_architectures_are_refused_with_the_list(tmp_path: Path) -> None:
     folder = save_tiny("bert", tmp_path / "m")
     config = json.loads((folder / "config.json").read_text())
