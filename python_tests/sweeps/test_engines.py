@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,7 +44,8 @@ def whole(dump: Path) -> dict[str, str]:
 
 def command(*arguments: object, launcher: tuple[str, ...] = ()) -> None:
     """Run the command in a process of its own, to its end."""
-    call = [sys.executable, *launcher, "-m", "fastattnerase", "sweep", *map(str, arguments), *SAME]
+    launched = [*launcher, "-m", "--"] if launcher else ["-m"]
+    call = [sys.executable, *launched, "fastattnerase", "sweep", *map(str, arguments), *SAME]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     found = subprocess.run(call, capture_output=True, text=True, env=environment)
     assert found.returncode == 0, found.stderr
@@ -72,8 +75,11 @@ def test_processes_share_the_cores_that_this_one_may_run_on(
 
 def test_two_ranks_of_torchrun(dump: Path, whole: dict[str, str], tmp_path: Path) -> None:
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    command(dump, "--out", tmp_path, "--engine", "ranks", launcher=launcher)
+    log = tmp_path / "log"
+    command(dump, "--out", tmp_path, "--engine", "ranks", "--log", log, launcher=launcher)
     assert tiny.digests(tmp_path) == whole
+    events = Counter(json.loads(line)["event"] for line in log.read_text().splitlines())
+    assert events == {"begin": 2, "done": 8, "end": 2}
 
 
 def test_two_actors_of_ray(dump: Path, whole: dict[str, str], tmp_path: Path) -> None:
