@@ -91,6 +91,7 @@ def erase_and_print(
 
 def _summary(result: Result) -> None:
     from fastattnerase.studies.serrano_smith.looks import title
+    from fastattnerase.studies.serrano_smith.residual import left
     from fastattnerase.studies.serrano_smith.sentences import (
         median_fraction,
         notices,
@@ -143,8 +144,8 @@ def _summary(result: Result) -> None:
     medians = (median_fraction(result, ranking) for ranking in result.multi)
     if any(median == 1 for median in medians):
         out.print(
-            "A median of 100\u00a0%: half flip only when everything is erased and the bias alone "
-            "decides.",
+            "A median of 100\u00a0%: half flip only when everything is erased and the "
+            f"{left(result)} decides.",
             soft_wrap=True,
         )
     if not failed:

@@ -58,6 +58,11 @@ def test_erase_and_report(folder: Path) -> None:
     run("report", folder / "e")
     page = (folder / "e" / "report" / "report.html").read_text()
     assert "residual keeps the classifying position" in page
+    # A linear head's words about what is left are not a transformer's.
+    assert "the rest of the last layer and the classifier run again" in page
+    assert "decided as the residual with special tokens decides" in page
+    assert "bias alone" not in page
+    assert "zero vector" not in page
 
 
 def test_erase_pieces_of_another_file(folder: Path) -> None:

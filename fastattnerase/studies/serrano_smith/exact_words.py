@@ -30,8 +30,7 @@ PARTS_SAY = {  # title, and what is to be known before reading
         "First flips that erasing more undoes",
         "The paper stops at the first flip. Here the decision after every prefix is known: a flip "
         "is undone where erasing more of the same order, though not everything, gives the first "
-        "decision back. Erasing everything is left out, since the bias alone decides there, "
-        "whatever the order.",
+        "decision back. Erasing everything is left out, since the order plays no part there.",
     ),
     "items": (
         "The top item among all items",

@@ -23,6 +23,7 @@ from fastattnerase.studies.serrano_smith import (
     full_figures,
     judgement,
     paper_figures,
+    residual,
     seed_rows,
     sentences,
 )
@@ -228,6 +229,8 @@ def build(
         names={ranking: look.name for ranking, look in looks(*results).items()},
         colours={ranking: look.colour for ranking, look in looks(*results).items()},
         excluded=EXCLUSIONS,
+        rests={result.run.name: residual.left(result) for result in results},
+        transformers=sum(map(residual.is_transformer, results)),
         random_item=_RANDOM_ITEM,
         single_rankings=SINGLE_RANKINGS,
         good=judgement.GOOD,

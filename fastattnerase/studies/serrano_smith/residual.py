@@ -6,6 +6,17 @@ from fastattnerase.plurals import plural
 from fastattnerase.studies.serrano_smith.result import Result
 
 
+def is_transformer(result: Result) -> bool:
+    """Whether a run is of a transformer."""
+    model = result.run.source.get("model_config")
+    return isinstance(model, dict) and model.get("kind") == "transformer"
+
+
+def left(result: Result) -> str:
+    """Name what decides once every item is erased."""
+    return "residual with special tokens" if is_transformer(result) else "bias alone"
+
+
 def residual(result: Result) -> str:
     """Say of a transformer what is never erased, and how often erasing every word changes nothing.
 
@@ -15,8 +26,7 @@ def residual(result: Result) -> str:
     Returns:
         Two sentences; empty of other models.
     """
-    model = result.run.source.get("model_config")
-    if not isinstance(model, dict) or model.get("kind") != "transformer":
+    if not is_transformer(result):
         return ""
     table = result.table("instances", ["label", "bias_label", "excluded"])
     analysed = table[table["excluded"] == ""]

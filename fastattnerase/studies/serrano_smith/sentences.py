@@ -20,7 +20,7 @@ from fastattnerase.studies.serrano_smith.judgement import (
     judge,
     only_decision,
 )
-from fastattnerase.studies.serrano_smith.residual import residual
+from fastattnerase.studies.serrano_smith.residual import left, residual
 from fastattnerase.studies.serrano_smith.result import Counts, MultiWeight, Result
 
 # How a ranking is called, here and everywhere, in a sentence.
@@ -357,7 +357,7 @@ def _sets(result: Result) -> str:
     records = result.multi
     known = ("attention", "gradient", "product")
     clauses = [
-        f"by {PHRASES[ranking]} {_flips(records[ranking])}"
+        f"by {PHRASES[ranking]} {_flips(records[ranking], left(result))}"
         for ranking in ("attention", "minimal", "gradient", "product", "random")
         if ranking in records
     ]
@@ -378,7 +378,7 @@ def _sets(result: Result) -> str:
     return f"{text} {_against_random(result)}".rstrip()
 
 
-def _flips(record: MultiWeight) -> str:
+def _flips(record: MultiWeight, rest: str) -> str:
     """Say how many decisions an order flips, and how soon half of all are flipped."""
     share = f"{percent(record.share_flipped.value)} of the decisions flip"
     median = record.counted.fraction.median.value
@@ -386,7 +386,7 @@ def _flips(record: MultiWeight) -> str:
         return share
     if median < 1:
         return f"{share}, half of all with at most {percent(median)} of the items erased"
-    return f"{share}, and half of all only when everything is erased and the bias alone decides"
+    return f"{share}, and half of all only when everything is erased and the {rest} decides"
 
 
 def _against_random(result: Result) -> str:
@@ -419,12 +419,12 @@ def _why_not(result: Result) -> str:
     bias_labels = counts.bias_label_counts
     if len(bias_labels) == 1:
         name = classes[int(next(iter(bias_labels)))]
-        text += f"Without any item the model's bias alone decides “{name}”. "
+        text += f"Without any item the model's {left(result)} decides “{name}”. "
     text += (
         f"{same:,} of the {analysed:,} {plural(analysed, 'instance')} ({percent(same / analysed)}) "
-        f"{are(same)} decided as the bias alone decides: erasing everything gives the same "
-        "decision again, so only a partial erasure can flip them, and that needs items that speak "
-        "for another class."
+        f"{are(same)} decided as the {left(result)} decides: erasing everything gives the "
+        "same decision again, so only a partial erasure can flip them, and that needs items that "
+        "speak for another class."
     )
     sets = counts.smallest_set
     if sets.none:
