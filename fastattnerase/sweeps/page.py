@@ -15,6 +15,7 @@ from fastattnerase.report.tables import save as save_table
 from fastattnerase.statistics.bootstrap import Estimate
 from fastattnerase.statistics.shares import disagrees, hardly_better
 from fastattnerase.studies.serrano_smith.config import CELLS, EXCLUSIONS
+from fastattnerase.studies.serrano_smith.dumped import of_dump
 from fastattnerase.studies.serrano_smith.looks import looks
 from fastattnerase.studies.serrano_smith.result import Result
 from fastattnerase.studies.serrano_smith.sentences import number, percent, skew, times
@@ -90,7 +91,7 @@ def build(result: Result, folder: Path, *, files: bool = False, pdf: bool = Fals
 
 def notices(result: Result) -> list[str]:
     """Say what a reader of the numbers must know before reading any: one sentence each."""
-    counts, source = result.counts, result.run.source
+    counts = result.counts
     texts = []
     if disagrees(counts.label_differs_from_model, counts.compared_with_model):
         texts.append(
@@ -104,11 +105,7 @@ def notices(result: Result) -> list[str]:
             f"The model is right in {percent(counts.accuracy, 1)}; always deciding the most "
             f"frequent class is in {percent(counts.majority, 1)}."
         )
-    if source.get("near_ties") == "contributions":
-        texts.append("The dump is compact: near-ties were judged on contributions.")
-    if aside := source.get("aside"):
-        told = "1 damaged shard" if len(aside) == 1 else f"{len(aside):,} damaged shards"
-        texts.append(f"{told} of the dump {are(len(aside))} set aside: not in any number.")
+    texts += of_dump(result.run.source)
     if not counts.smallest_set.known and counts.analysed:
         texts.append("Smallest sets are not known: the search is for one attention head.")
     return texts

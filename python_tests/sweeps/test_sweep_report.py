@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,3 +82,12 @@ def test_a_small_sweep_has_the_page_of_erase(tmp_path: Path) -> None:
     page = Page((out / "report" / "report.html").read_text())
     assert "drawn" in page.words()
     assert "skill" in page.words()
+    # What both pages say of the dump, as if a shard were damaged.
+    path = out / "aggregate" / "run.json"
+    run = json.loads(path.read_text())
+    run["source"] |= {"near_ties": "contributions", "aside": {"shard-000001": "truncated"}}
+    path.write_text(json.dumps(run))
+    invoke("report", out)
+    words = Page((out / "report" / "report.html").read_text()).words()
+    assert "1 damaged shard of the dump is set aside: not in any number." in words
+    assert "The dump is compact: near-ties were judged on contributions." in words

@@ -9,6 +9,7 @@ import numpy as np
 from fastattnerase.plurals import are, have, plural
 from fastattnerase.statistics.shares import disagrees
 from fastattnerase.studies.serrano_smith.config import CELLS
+from fastattnerase.studies.serrano_smith.dumped import of_dump
 from fastattnerase.studies.serrano_smith.judgement import (
     CHANCE,
     EVEN,
@@ -237,6 +238,7 @@ def notices(result: Result) -> list[str]:
     left_out = f"{bad:,} of {every} {holds} NaN or infinity: left out."
     texts = [
         *premises(result)[1:],  # the first is the verdict
+        *of_dump(result.run.source),
         left_out if bad else "",
         _few(counts),
         _even(result),
