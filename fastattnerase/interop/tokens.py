@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.data.dataset import Dataset
+from fastattnerase.huggingface.config import TransformerConfig
 from fastattnerase.huggingface.methods import pooled
 from fastattnerase.huggingface.words import Pieces
 from fastattnerase.interop.scores import PackedScores, pack_scores
@@ -37,8 +38,9 @@ def scores_of_tokens(
         The scores of all words, float64, and where each text begins.
 
     Raises:
-        ValueError: another number of explanations than documents or of scores than tokens, NaN, or
-            a token that is not the document's: the message names the first that does not fit.
+        ValueError: another `pool`, another number of explanations than documents or of scores than
+            tokens, what is no number, NaN, or a token that is not the document's: the message names
+            the first that does not fit.
 
     Source:
         Attanasio et al. 2023, ferret: a framework for benchmarking explainers on transformers.
@@ -49,6 +51,7 @@ def scores_of_tokens(
         >>> theirs = scores_of_tokens(explained, dataset, model.words)  # doctest: +SKIP
         >>> erase_inputs(model, dataset, {"shap": theirs.scores})  # doctest: +SKIP
     """
+    TransformerConfig(pool=pool)  # refuses another
     if len(explanations) != len(dataset):
         raise ValueError(
             f"explanations: given {len(explanations)}, needed {len(dataset)}, one a document"
@@ -79,16 +82,20 @@ def _read(explanation: Any, row: int) -> tuple[list[str], Tensor]:
                 f"explanations: given {type(explanation).__name__} without {name} for text {row}, "
                 "needed tokens and scores"
             )
-        parts.append(list(part))
-    tokens, numbers = parts
+        parts.append(part)
+    try:
+        tokens, numbers = [str(token) for token in parts[0]], [float(score) for score in parts[1]]
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"explanations: given tokens {parts[0]!r:.40} and scores {parts[1]!r:.40} of text "
+            f"{row}, needed texts and numbers, one a token"
+        ) from error
     if len(tokens) != len(numbers):
         raise ValueError(
             f"explanations: given {counted(len(numbers), 'score')} for "
             f"{counted(len(tokens), 'token')} of text {row}, needed one a token"
         )
-    return [str(token) for token in tokens], torch.tensor(
-        [float(number) for number in numbers], dtype=torch.float64
-    )
+    return tokens, torch.tensor(numbers, dtype=torch.float64)
 
 
 def _require_same(tokens: list[str], pieces: list[str], row: int) -> None:

@@ -78,6 +78,10 @@ def test_what_does_not_fit_is_named() -> None:
     )
     refused({"tokens": ["the"], "scores": [1, 2]}, "given 2 scores for 1 token of text 1")
     refused({"tokens": ["the"]}, "given dict without scores for text 1")
+    for odd in (["high"], [[1.0, 2.0]], 5):
+        refused({"tokens": ["the"], "scores": odd}, "of text 1, needed texts and numbers, one a t")
     refused({"tokens": ["the", "film", "##s"], "scores": [1, float("nan"), 2]}, "NaN in text 1")
+    with pytest.raises(ValueError, match="pool: given 'mean', needed sum, largest or first"):
+        scores_of_tokens([good, good], dataset, model.words, pool="mean")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="given 1, needed 2, one a document"):
         scores_of_tokens([good], dataset, model.words)
