@@ -16,6 +16,7 @@ from fastattnerase.huggingface.config import TransformerConfig
 from fastattnerase.huggingface.families import family_of
 from fastattnerase.huggingface.train_config import FineTuneConfig
 from fastattnerase.huggingface.words import Pieces
+from fastattnerase.models.checkpoint import CHECKPOINT
 from fastattnerase.models.errors import ModelError
 from fastattnerase.models.storage import read_json
 from fastattnerase.plurals import counted
@@ -179,7 +180,11 @@ def require_folder(directory: str | Path) -> Path:
             "by `hf download NAME --local-dir DIR` and give DIR"
         )
     if not (folder / _CONFIG).is_file():
-        raise ModelError(f"{folder}: given a folder without {_CONFIG}, needed one with it")
+        begun = (folder / CHECKPOINT).is_dir()
+        raise ModelError(
+            f"{folder}: given a folder without {_CONFIG}, needed one with it"
+            + ("; a training there is not finished: the same `fastattnerase train` goes on" * begun)
+        )
     if not any((folder / name).is_file() for name in _WEIGHTS):
         pickled = [name for name in _PICKLED if (folder / name).is_file()]
         given = f"pickled weights alone ({pickled[0]})" if pickled else "no weights"

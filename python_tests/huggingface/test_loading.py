@@ -35,7 +35,9 @@ def refused(folder: Path | str, match: str) -> None:
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     refused("bert-base-uncased", r"'bert-base-uncased', which is no folder, .*`hf download NAME")
     (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", "without config.json")
+    refused(tmp_path / "empty", "without config.json, needed one with it$")
+    (tmp_path / "empty" / "checkpoint").mkdir()
+    refused(tmp_path / "empty", "a training there is not finished: the same `fastattnerase train` goes on$")
     folder = save_tiny("bert", tmp_path / "m")
     (folder / "model.safetensors").rename(tmp_path / "kept")
     refused(folder, "given no weights, needed model.safetensors")
