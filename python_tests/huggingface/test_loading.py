@@ -37,7 +37,10 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     refused(tmp_path / "empty", "without config.json, needed one with it$")
     (tmp_path / "empty" / "checkpoint").mkdir()
-    refused(tmp_path / "empty", "a training there is not finished: the same `fastattnerase train` goes on$")
+    refused(
+        tmp_path / "empty",
+        "a training there is not finished: the same `fastattnerase train` goes on$",
+    )
     folder = save_tiny("bert", tmp_path / "m")
     (folder / "model.safetensors").rename(tmp_path / "kept")
     refused(folder, "given no weights, needed model.safetensors")
