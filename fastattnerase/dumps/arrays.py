@@ -26,7 +26,8 @@ _EACH = ("scores", "weights", "lengths", "mask", "labels", "ids", "logits")  # a
 _NAMES = ("values", "offsets", *_EACH, "head_weight", "head_bias")
 _ENDINGS = (".npz", ".npy", ".safetensors")
 # What NumPy raises of a damaged file, or of one of another kind.
-_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
+# RuntimeError is of a zip with a password or a compression that Python has not.
+_UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class _Rows(Protocol):
@@ -77,6 +78,9 @@ class ArrayFile:
                 "scores, weights; lengths, mask or offsets, head_bias, labels, ids, logits may be "
                 "there, nothing else"
             )
+        for name in sorted(names):
+            if not self._arrays[name].shape:
+                raise RunError(f"{path}: {name}: given one number, needed an array")
         self._packed = "offsets" in names
         heads = names & {"head_weight", "head_bias"}
         self._head = {name: self._all(name) for name in heads}
@@ -238,7 +242,7 @@ def _of_npz(path: Path) -> Mapping[str, _Rows]:
             raise RunError(f"{path}: given no .npz file{reason}") from error
         if isinstance(file, np.ndarray):
             raise RunError(
-                f"{path}: given one array, needed an .npz file (its name may end in .npy)"
+                f"{path}: given one array, needed several by name, or a name that ends in .npy"
             )
         with file:
             return {
@@ -286,7 +290,9 @@ class _Numpy:
                     f"{name}: given an array of objects, which only pickle can read, needed numbers"
                 ) from error
             raise RunError(f"{name}: given no array of NumPy: {error}") from error
-        if not isinstance(array, np.ndarray):  # another file in the zip, as it is
+        if not isinstance(array, np.ndarray):  # another file in the zip, as it is, or a zip
+            if isinstance(array, np.lib.npyio.NpzFile):
+                array.close()
             raise RunError(f"{name}: given no array of NumPy, needed numbers")
         if array.dtype.kind not in "fiub":
             raise RunError(f"{name}: given {array.dtype}, needed numbers")

@@ -132,9 +132,9 @@ def read_manifest(folder: Path) -> Manifest:
         )
     manifest = read_record(Manifest, content, path)
     row = items = 0
-    names: set[str] = set()
+    names = {""}
     for shard in manifest.shards:
-        if Path(shard.file).name != shard.file or shard.name in {"", *names}:
+        if Path(shard.file).name != shard.file or shard.name in names:
             raise RunError(
                 f"{path}: given a shard's file {shard.file!r}, needed names of files beside it, "
                 "each once"

@@ -137,7 +137,7 @@ def check_digest(path: Path, kind: str, digest: str, needed: str) -> None:
     """Refuse a file whose checksum is not the manifest's."""
     if digest != needed:
         raise RunError(
-            f"{path}: given a file with {kind} {digest[:16]}, needed {needed[:16]} as in the "
+            f"{path}: given a file with {kind} {_told(digest)}, needed {_told(needed)} as in the "
             "manifest: it is damaged"
         )
 

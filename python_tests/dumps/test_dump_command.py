@@ -145,7 +145,13 @@ def test_a_finished_dump_is_not_made_again(tmp_path: Path) -> None:
         ({"ids": np.array([5, 6.5])}, "ids: given 6.5, needed integers"),
         ({"labels": np.array([0, 0.5])}, "labels: given 0.5, needed integers"),
         ({"labels": np.array([0, NAN])}, "labels: given nan, needed integers"),
-        ({"head_weight": np.array([[1, NAN], [0, 1]])}, "head_weight: given NaN, needed numbers"),
+        ({"ids": np.array([5, np.inf])}, "ids: given inf, needed integers"),
+        (
+            {"ids": np.array([0, 2**24 + 2], dtype=np.float32)},
+            "ids: given 1.67772e+07, needed integers, up to 16,777,216 as they are",
+        ),
+        ({"head_weight": np.array([[1, NAN], [0, 1]])}, "head_weight: given NaN or infinity"),
+        ({"head_bias": np.array([1, np.inf])}, "head_bias: given NaN or infinity, needed finite"),
         # A row more than instances would give each of a later part another's.
         ({"head_bias": np.ones((3, 2))}, "head_bias: given [3, 2], needed [C], or 2 rows"),
     ],
@@ -188,7 +194,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     ("change", "told"),
     [
         ({"offsets": np.array([0, 1.5, 3])}, "offsets: given 1.5, needed integers"),
-        ({"values": np.array(1.0)}, "values: given [] with offsets, needed [T, D] or [T, H, D]"),
+        ({"values": np.array(1.0)}, "values: given one number, needed an array"),
+        ({"offsets": np.array(0)}, "offsets: given one number, needed an array"),
+        ({"head_bias": np.array(0.5)}, "head_bias: given one number, needed an array"),
         ({"values": np.ones(3)}, "values: given [3] with offsets, needed [T, D] or [T, H, D]"),
     ],
 )
@@ -224,11 +232,17 @@ def test_damaged_archives_are_refused_in_a_line(tmp_path: Path) -> None:
     assert "values: given no array of NumPy" in told("flipped.npz", flipped)
     np.save(tmp_path / "one.npy", VALUES)
     one = (tmp_path / "one.npy").read_bytes()
-    assert "given one array, needed an .npz file" in told("renamed.npz", one)
+    assert "given one array, needed several by name" in told("renamed.npz", one)
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
         other.writestr("notes.txt", "no array")
     content = (tmp_path / "other.zip").read_bytes()
     assert "notes.txt: given no array of NumPy" in told("other.npz", content)
+    # The first bit of the flags, in a member's header and in the list, asks for a password.
+    locked = bytearray(whole)
+    for begin, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        locked[whole.index(begin) + flags] |= 1
+    assert "given no array of NumPy: File 'values.npy' is encrypted" in told("locked.npz", locked)
+    assert "given no array of NumPy" in told("zip.npy", whole)
     text = told("text.npz", b"nothing of the kind")
     assert text.endswith("given no .npz file")
     assert "unsafe" not in text

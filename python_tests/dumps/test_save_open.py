@@ -215,6 +215,14 @@ REFUSED = {
 }
 
 
+def test_a_bias_that_is_no_number_leaves_out_its_instance_alone(tmp_path: Path) -> None:
+    bias = torch.tensor([[1.0, 2.0], [float("nan"), 0.0]])
+    fae.save_batches([batch_of(0, (2, 3), head_bias=bias)], tmp_path)
+    [batch] = fae.open_batches(tmp_path)
+    assert batch.head_bias is not None
+    assert torch.equal(batch.head_bias.isnan(), torch.tensor([[False, False], [True, False]]))
+
+
 @pytest.mark.parametrize("told", REFUSED)
 def test_what_makes_no_dump_is_refused(tmp_path: Path, told: str) -> None:
     with pytest.raises(RunError, match=told):
