@@ -158,7 +158,7 @@ def _tell(found: Manifest, folder: Path) -> None:
     for shard, reason in found.aside.items():
         err.print(f"set aside: {shard}: {reason}", soft_wrap=True)
     if found.aside:
-        err.print("--retry does these again, once their files are whole")
+        err.print("--retry does again what is set aside, once its reason is gone")
 
 
 def _aggregate(folder: Path, memory: int, *, again: bool) -> bool:

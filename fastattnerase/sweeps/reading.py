@@ -58,7 +58,7 @@ class _Digest:
     def __init__(self, path: Path, shard: Shard) -> None:
         self._path, self._shard = path, shard
         self._crc = 0
-        self._sha256 = hashlib.sha256() if shard.crc32 is None else None
+        self._sha256 = hashlib.sha256()
         self._done = 0
         self._piece = memoryview(bytearray(_PIECE))  # new memory for each would cost as much again
 
@@ -70,7 +70,7 @@ class _Digest:
                 count = file.readinto(self._piece[: end - self._done])
                 if not count:
                     return
-                if self._sha256 is not None:
+                if self._shard.crc32 is None:
                     self._sha256.update(self._piece[:count])
                 else:
                     self._crc = crc32(self._piece[:count], self._crc)
@@ -84,7 +84,6 @@ class _Digest:
         """
         self.advance(self._path.stat().st_size)
         if self._shard.crc32 is None:
-            assert self._sha256 is not None
             check_digest(self._path, "SHA-256", self._sha256.hexdigest(), self._shard.sha256)
         else:
             check_digest(self._path, "CRC-32", f"{self._crc:08x}", self._shard.crc32)

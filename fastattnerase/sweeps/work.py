@@ -94,9 +94,7 @@ class Worker:
             OSError: the results cannot be written, as where the disk is full; nothing of the shard
                 is there then.
         """
-        with closing(self.run_all([shard])) as records:
-            record = next(records)
-        self._drop(shard)
+        [record] = self.run_all([shard])
         return record
 
     def run_all(self, shards: Sequence[Shard]) -> Generator[ShardRecord, None, None]:
@@ -112,6 +110,8 @@ class Worker:
                 yield self._write(shard, results)
                 if before is not None:  # this shard's file is mapped until another is begun
                     self._drop(before)
+        for last in shards[-1:]:
+            self._drop(last)
 
     def _drop(self, shard: Shard) -> None:
         """Drop the file of a shard that is swept from the page cache, see `_drops`."""

@@ -88,7 +88,7 @@ def test_the_exit_code_is_3_while_shards_are_set_aside(dump: Path, tmp_path: Pat
     assert "set aside: shard-000003: shard-000003.safetensors: given a file with CRC-32" in (
         result.stderr
     )
-    assert "--retry does these again, once their files are whole" in result.stderr
+    assert "--retry does again what is set aside, once its reason is gone" in result.stderr
     [aside] = [line for line in lines(tmp_path / "log") if line["event"] == "aside"]
     assert aside["shard"] == "shard-000003"
     assert "it is damaged" in str(aside["reason"])

@@ -69,7 +69,7 @@ def test_what_a_reader_must_know_stands_first(large: Path) -> None:
     result = replace(result, run=replace(result.run, source=source))
     assert notices(result)[1:] == [
         "The dump is compact: near-ties were judged on contributions.",
-        "1 damaged shard of the dump is set aside: not in any number.",
+        "1 shard of the dump is set aside: not in any number.",
     ]
 
 
@@ -89,5 +89,5 @@ def test_a_small_sweep_has_the_page_of_erase(tmp_path: Path) -> None:
     path.write_text(json.dumps(run))
     invoke("report", out)
     words = Page((out / "report" / "report.html").read_text()).words()
-    assert "1 damaged shard of the dump is set aside: not in any number." in words
+    assert "1 shard of the dump is set aside: not in any number." in words
     assert "The dump is compact: near-ties were judged on contributions." in words

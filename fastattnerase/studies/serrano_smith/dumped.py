@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastattnerase.plurals import are
+from fastattnerase.plurals import are, counted
 
 
 def of_dump(source: Mapping[str, Any]) -> list[str]:
@@ -16,12 +16,12 @@ def of_dump(source: Mapping[str, Any]) -> list[str]:
 
     Example:
         >>> of_dump({"aside": {"shard-000001": "it is damaged"}})
-        ['1 damaged shard of the dump is set aside: not in any number.']
+        ['1 shard of the dump is set aside: not in any number.']
     """
     texts = []
     if source.get("near_ties") == "contributions":
         texts.append("The dump is compact: near-ties were judged on contributions.")
     if aside := source.get("aside"):
-        told = "1 damaged shard" if len(aside) == 1 else f"{len(aside):,} damaged shards"
+        told = counted(len(aside), "shard")
         texts.append(f"{told} of the dump {are(len(aside))} set aside: not in any number.")
     return texts
