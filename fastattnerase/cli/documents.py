@@ -189,10 +189,9 @@ def documents_of(
     if rationales is not None:  # by which documents of two texts would be others
         unmarked = Dataset([replace(document, spans=None) for document in dataset])
     if data is None and judged is not None and unmarked.digest() != judged:
-        before = counted(loaded.metadata["documents"]["test"], "document")
         raise RunError(
-            f"{folder}: {_CHANGED}; its test split had {before} and now has {len(dataset)}, or the "
-            "same number of others"
+            f"{folder}: {_CHANGED}; its test split now has others than the "
+            f"{counted(len(dataset), 'document')} that the model was judged on"
         )
     left_out = about.get("dropped", LeftOut())
     whole, dataset = dataset, _of_model(loaded, dataset, left_out)

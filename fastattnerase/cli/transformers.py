@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fastattnerase.cli.console import UsageError, counted
 
 if TYPE_CHECKING:
-    from fastattnerase.data import Dataset
+    from fastattnerase.data import Dataset, Document
     from fastattnerase.data.queries import LeftOut
     from fastattnerase.huggingface import (
         LoadedTransformer,
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
         TransformerConfig,
     )
 else:  # imported where they are used; hints that are read at run time say Any
-    Dataset = LeftOut = LoadedTransformer = TransformerClassifier = TransformerConfig = Any
+    Dataset = Document = LeftOut = LoadedTransformer = TransformerClassifier = TransformerConfig = (
+        Any
+    )
 
 
 def require_transformer_alone(given: Any) -> None:
@@ -99,6 +101,9 @@ def fit_counted(model: TransformerClassifier, dataset: Dataset, dropped: LeftOut
         dataset: Documents, as `data.encode` gives them.
         dropped: Counts those that are left out, and names the first.
 
+    Returns:
+        The other documents.
+
     Raises:
         ModelError: none is left, or a second text.
     """
@@ -109,11 +114,14 @@ def fit_counted(model: TransformerClassifier, dataset: Dataset, dropped: LeftOut
         if model.words.has_words(document.tokens):
             kept.append(document)
         else:
-            text = f"{' '.join(document.tokens)!r:.40}"
-            dropped.add("no_piece_of_a_word", f"document {document.id}, {text}")
+            dropped.add("no_piece_of_a_word", _told(document))
     if len(dataset) and not kept:
-        first = dropped.first["no_piece_of_a_word"]
+        first = _told(dataset[0])
         raise ModelError(
             f"dataset: given no text with a piece of a word, the first {first}, needed some"
         )
     return model.fit(replace(dataset, documents=kept))
+
+
+def _told(document: Document) -> str:
+    return f"document {document.id}, {' '.join(document.tokens)!r:.40}"

@@ -60,7 +60,8 @@ class LeftOut(Counter[str]):
     """Counts rows that are left out, by reason; keeps of the first what it lacked.
 
     Attributes:
-        first: for reasons that concern the query, a line that names file, row and what is needed.
+        first: of some reasons the first row, in words: file, row and what is needed where it is
+            the query, the document where it is a text without a piece of a word.
     """
 
     def __init__(self) -> None:

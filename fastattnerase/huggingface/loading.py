@@ -183,7 +183,7 @@ def require_folder(directory: str | Path) -> Path:
         begun = (folder / CHECKPOINT).is_dir()
         raise ModelError(
             f"{folder}: given a folder without {_CONFIG}, needed one with it"
-            + ("; a training there is not finished: the same `fastattnerase train` goes on" * begun)
+            + ("; the same `fastattnerase train` goes on with the training there" if begun else "")
         )
     if not any((folder / name).is_file() for name in _WEIGHTS):
         pickled = [name for name in _PICKLED if (folder / name).is_file()]

@@ -85,7 +85,7 @@ def _read(explanation: Any, row: int) -> tuple[list[str], Tensor]:
         parts.append(part)
     try:
         tokens, numbers = [str(token) for token in parts[0]], [float(score) for score in parts[1]]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
             f"explanations: given tokens {parts[0]!r:.40} and scores {parts[1]!r:.40} of text "
             f"{row}, needed texts and numbers, one a token"

@@ -39,7 +39,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty" / "checkpoint").mkdir()
     refused(
         tmp_path / "empty",
-        "a training there is not finished: the same `fastattnerase train` goes on$",
+        "the same `fastattnerase train` goes on with the training there$",
     )
     folder = save_tiny("bert", tmp_path / "m")
     (folder / "model.safetensors").rename(tmp_path / "kept")

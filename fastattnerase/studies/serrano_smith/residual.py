@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastattnerase.plurals import plural
 from fastattnerase.studies.serrano_smith.result import Result
 
 
 def is_transformer(result: Result) -> bool:
     """Whether a run is of a transformer."""
-    model = result.run.source.get("model_config")
-    return isinstance(model, dict) and model.get("kind") == "transformer"
+    return _config(result).get("kind") == "transformer"
 
 
 def left(result: Result) -> str:
     """Name what decides once every item is erased."""
-    return "residual with special tokens" if is_transformer(result) else "bias alone"
+    if not is_transformer(result):
+        return "bias alone"
+    return "residual with special tokens" if _keeps_special(result) else "residual"
 
 
 def residual(result: Result) -> str:
@@ -32,9 +35,20 @@ def residual(result: Result) -> str:
     analysed = table[table["excluded"] == ""]
     same = int((analysed["label"] == analysed["bias_label"]).sum())
     share = f" ({100 * same / len(analysed):.1f}\u00a0%)" if len(analysed) else ""
+    keeps = _keeps_special(result)
+    kept, item = (", and special tokens are never erased", "word") if keeps else ("", "item")
     return (
         "Erased is in a transformer’s last layer: its residual keeps the classifying position’s "
-        "own state, which earlier layers have filled from all words, and special tokens are never "
-        f"erased. Erasing every word leaves {same:,} of {len(analysed):,} "
-        f"{plural(len(analysed), 'decision')}{share} as they are."
+        f"own state, which earlier layers have filled from all words{kept}. Erasing every {item} "
+        f"leaves {same:,} of {len(analysed):,} {plural(len(analysed), 'decision')}{share} as they "
+        "are."
     )
+
+
+def _config(result: Result) -> dict[str, Any]:
+    model = result.run.source.get("model_config")
+    return model if isinstance(model, dict) else {}
+
+
+def _keeps_special(result: Result) -> bool:
+    return _config(result).get("special") != "items"
