@@ -376,7 +376,7 @@ inline void draw_distances(const SweepParams& p, const UsualInstance& I, const U
   static_assert(kCheckpoint == 16, "a checkpoint and its sign for each block of prefixes");
   const std::int64_t at = r * (p.T + p.B) + I.first + I.index;
   const std::int64_t rows_a_class = (15 + p.C) / p.C;
-  alignas(64) float rows[16][16];
+  alignas(64) float rows[16][16];  // the last two of a row stay unset where kLast is 2: no classes
   F16 t[16], e[16];
   Diverging d(p, I, o, p.curve_kl != nullptr);
   CurveSums<V, Q, kLast> sums{I, w, g, 0, 0, {}};
