@@ -7,6 +7,7 @@ machine has the tools (Debian: g++-aarch64-linux-gnu and qemu-user).
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import fcntl
 import platform
@@ -140,6 +141,7 @@ class ServedBackend:
         self._variant = variant or SERVERS[name].variant
         command = [*SERVERS[name].emulator, str(build(name) / "serve")]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        atexit.register(self._process.communicate)  # it ends where nothing more is asked
 
     def unavailable(self) -> list[str]:
         """It has been built."""
