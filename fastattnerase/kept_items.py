@@ -17,17 +17,18 @@ from fastattnerase.choices import BackendName, CurveName, Direction
 from fastattnerase.ops import ItemErasure, PrefixErasure, Sweep, rank, sweep
 from fastattnerase.ops.callable_head import orders_callable
 from fastattnerase.ops.plan import plan_rankings
-from fastattnerase.ops.running import DEFAULT_MAX_BYTES, check_seed
+from fastattnerase.ops.running import DEFAULT_MAX_BYTES, check_batch, check_seed
 from fastattnerase.status import Status
+from fastattnerase.tensor_checks import check_tensor
 
 RankingLike = str | Tensor
 
 
 def sweep_beside_kept(
     batch: AttentionBatch,
-    rankings: Sequence[RankingLike] = ("random", "attention", "gradient", "product"),
+    rankings: RankingLike | Sequence[RankingLike] = ("random", "attention", "gradient", "product"),
     *,
-    curves: Sequence[CurveName] = (),
+    curves: CurveName | Sequence[CurveName] = (),
     direction: Direction = "erase",
     logits: bool = False,
     seed: int = 0,
@@ -47,14 +48,16 @@ def sweep_beside_kept(
         batch: `B` instances of `m_b + 1` items.
         rankings: names, as of `fae.sweep`, or tensors [M] of the `M = Σ m_b` other items: orders,
             int64, or scores.
-        curves, direction, logits, seed, random_orders, single, single_kl, backend, max_bytes: as of
+        direction: "erase" or "keep"; both take two calls.
+        curves, logits, seed, random_orders, single, single_kl, backend, max_bytes: as of
             `fae.sweep`.
 
     Returns:
         The results of the other items alone: `offsets` are theirs, orders are there.
 
     Raises:
-        ValueError: an instance without items; what `fae.sweep` refuses.
+        ValueError, TypeError: an instance without items, another direction; what `fae.sweep`
+            refuses.
 
     Example:
         >>> import torch, fastattnerase as fae
@@ -67,6 +70,13 @@ def sweep_beside_kept(
         >>> found.first_flip.tolist(), found.curves["decision"].tolist()
         ([[1]], [[1, 0, 1]])
     """
+    check_batch(batch)
+    if direction not in ("erase", "keep"):
+        raise ValueError(f"direction: given {direction!r}, needed 'erase' or 'keep'")
+    if random_orders < 1:
+        raise ValueError(f"random_orders: given {random_orders}, needed 1 or more")
+    rankings = (rankings,) if isinstance(rankings, (str, Tensor)) else rankings
+    curves = (curves,) if isinstance(curves, str) else curves
     if bool((batch.lengths < 1).any()):
         row = int((batch.lengths < 1).nonzero()[0])
         raise ValueError(f"batch: given no item for instance {row}, needed the kept one at least")
@@ -86,7 +96,7 @@ def sweep_beside_kept(
         backend=backend,
         max_bytes=max_bytes,
     )
-    prefixes = _of_others(found.prefixes, names, direction == "keep")
+    prefixes = _of_others(found.prefixes, names, direction)
     prefixes.curves = {name: prefixes.curves[name] for name in curves}
     items = None if found.single is None else _items_of_others(found.single, prefixes)
     why = "an item that is never erased: the sort that finds the set is exact without one"
@@ -153,11 +163,7 @@ def _orders(
             several = ranking == "random" and random_orders > 1
             names += [f"random[{i}]" for i in range(len(orders))] if several else [ranking]
         else:
-            if ranking.shape != (int(other.sum()),):
-                raise ValueError(
-                    f"rankings: given a tensor of shape {list(ranking.shape)}, needed "
-                    f"[{int(other.sum())}], one for each item that is erased"
-                )
+            _check_given(ranking, int(other.sum()), batch.device)
             whole = ranking.new_zeros(len(other))  # [T]
             if ranking.is_floating_point():
                 whole[other], whole[~other] = ranking, -torch.inf
@@ -173,6 +179,27 @@ def _orders(
     return names, found
 
 
+def _check_given(ranking: object, M: int, device: torch.device) -> None:
+    """Refuse what is no order and no scores of the items that are erased."""
+    if not isinstance(ranking, Tensor):
+        raise TypeError(f"rankings: given {type(ranking).__name__}, needed a name or a tensor")
+    check_tensor("rankings", ranking)
+    if ranking.shape != (M,):
+        raise ValueError(
+            f"rankings: given a tensor of shape {list(ranking.shape)}, needed [{M}], one for each "
+            "item that is erased"
+        )
+    if ranking.device != device:
+        raise ValueError(
+            f"rankings: given a tensor on {ranking.device}, needed on {device} as the batch"
+        )
+    if ranking.dtype != torch.int64 and not ranking.is_floating_point():
+        raise TypeError(
+            f"rankings: given a tensor of {ranking.dtype}, needed int64 (an order) or floats "
+            "(ranking scores)"
+        )
+
+
 def _last_last(
     order: Tensor, start: Tensor, last: Tensor, lengths: Tensor, backwards: bool
 ) -> Tensor:
@@ -185,8 +212,9 @@ def _last_last(
     return order[sorting]
 
 
-def _of_others(found: PrefixErasure, names: list[str], backwards: bool) -> PrefixErasure:
-    """Leave out what is of the last items; with `backwards` read erased points as kept ones."""
+def _of_others(found: PrefixErasure, names: list[str], direction: Direction) -> PrefixErasure:
+    """Leave out what is of the last items; with "keep" read erased points as kept ones."""
+    backwards = direction == "keep"
     B = len(found.label)
     m = found.offsets.diff() - 1  # [B]
     offsets = torch.nn.functional.pad(m.cumsum(0), (1, 0))  # [B + 1]
@@ -228,6 +256,7 @@ def _of_others(found: PrefixErasure, names: list[str], backwards: bool) -> Prefi
         curves=curves,
         offsets=offsets,
         order=order,
+        direction=direction,
     )
 
 
