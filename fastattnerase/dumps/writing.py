@@ -28,7 +28,7 @@ from fastattnerase.dumps.manifest import (
     Shard,
     read_manifest,
 )
-from fastattnerase.extras import needs
+from fastattnerase.dumps.tensor_file import write_tensors
 from fastattnerase.joining import why_apart
 from fastattnerase.models.storage import require_writable, write_atomically, write_json
 from fastattnerase.plurals import counted
@@ -353,12 +353,10 @@ class Writer:
 
     def _write(self, path: Path, tensors: dict[str, Tensor], instances: int, items: int) -> Shard:
         """Write a file aside, see that `erase --tensors` reads it, and rename it."""
-        with needs("text"):
-            from safetensors.torch import save_file
         metadata = {"classes": json.dumps(self.options.classes)} if self.options.classes else {}
         partial = path.with_suffix(".partial")
         try:
-            save_file({name: x.contiguous() for name, x in tensors.items()}, partial, metadata)
+            write_tensors(partial, tensors, metadata)
             try:
                 own = facts_of(TensorSource(partial))
             except RunError as error:
@@ -371,8 +369,6 @@ class Writer:
                     f"{self.folder}: given another {' and '.join(other)} than in the shards that "
                     "are there, needed the same model, or a new folder"
                 )
-            with open(partial, "rb+") as file:
-                os.fsync(file.fileno())
             digests = digest_of(partial), crc32_of(partial)
             os.replace(partial, path)
         finally:
