@@ -385,6 +385,7 @@ class TensorSource:
 
     def _check_labels(self) -> None:
         for begin, labels in self._pieces("labels"):
+            labels = labels.long()  # uint8 has no -1, and int8 not every class
             bad = ((labels < -1) | (labels >= len(self.classes))).nonzero()
             if len(bad):
                 row = int(bad[0])
@@ -450,10 +451,10 @@ class TensorSource:
             head_bias=bias[start:stop] if len(self._bias_shape) == 2 else bias[:],
             ids=rows.get("ids", torch.arange(start, stop)).long(),
         )
-        logits = rows.get("logits")
+        logits, labels = rows.get("logits"), rows.get("labels")
         return Chunk(
             batch.to(self.device),
-            gold=rows.get("labels"),
+            gold=None if labels is None else labels.long(),
             model_label=None if logits is None else logits.argmax(dim=-1),
             texts=self._read_texts(start, stop),
             logits=logits,

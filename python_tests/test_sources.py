@@ -90,6 +90,25 @@ def test_any_integers(tmp_path: Path) -> None:
         assert other.batch.ids.dtype == torch.int64
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_labels_of_any_integers(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Of more classes than int8 has numbers."""
+    path = write(
+        tmp_path / "x.safetensors",
+        head_weight=torch.ones(300, 2),
+        head_bias=torch.zeros(300),
+        logits=None,
+        labels=torch.tensor([2, 0, 127, 5], dtype=dtype),
+    )
+    [chunk] = TensorSource(path).chunks(0)
+    assert chunk.gold is not None
+    assert chunk.gold.dtype == torch.int64
+    assert chunk.gold.tolist() == [2, 0, 127, 5]
+    path = write(path, labels=torch.tensor([2, 0, 5, 7], dtype=dtype))
+    with pytest.raises(RunError, match=r"labels: given 5 .* 2, needed .* from 0 to 2"):
+        TensorSource(path)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
