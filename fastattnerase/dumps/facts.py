@@ -28,13 +28,14 @@ def facts_of(source: TensorSource) -> dict[str, Any]:
         "dtypes": source.dtypes,
         "inner": tuple(source.head_weight.shape[1:]),
         "classes": tuple(source.classes),
-        "head": _digest(shared),
+        "head": digest_of_tensors(shared),
         "bias_by_instance": by_instance,
         "head_bias": None if by_instance else tuple(source.head_bias.double().tolist()),
     }
 
 
-def _digest(tensors: list[Tensor]) -> str:
+def digest_of_tensors(tensors: list[Tensor]) -> str:
+    """Compute the SHA-256 of tensors, with their types and shapes."""
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(f"{tensor.dtype}{list(tensor.shape)}".encode())

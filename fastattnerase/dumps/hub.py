@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.dumps.arrays import read_head
+from fastattnerase.dumps.facts import digest_of_tensors
 from fastattnerase.dumps.writing import Beside
 from fastattnerase.extras import needs
 from fastattnerase.runs.rundir import RunError
@@ -77,9 +79,16 @@ class HubRows:
             self._rows: Any = datasets.load_dataset(
                 owner, configuration or None, split=split, streaming=True
             )
+            builder: Any = datasets.load_dataset_builder(owner, configuration or None)
         except (ValueError, OSError) as error:  # the library's own errors are among these
             reason = " ".join(str(error).split())
             raise RunError(f"the data set {name!r} cannot be loaded: {reason}") from error
+        # By split names of files and what tells them from others: a commit, or when they changed.
+        files = sorted(
+            (str(part), list(own), own.origin_metadata)
+            for part, own in (builder.config.data_files or {}).items()
+        )
+        self._files = hashlib.sha256(repr(files).encode()).hexdigest()
         features: Mapping[str, Any] = self._rows.features or {}
         if features:
             self._require(list(features))
@@ -103,11 +112,14 @@ class HubRows:
     def describe(self) -> dict[str, Any]:
         """Say which rows these are, as data for JSON."""
         version = self._rows.info.version
+        weight, bias = self._head
         return {
             "dataset": self.name,
             "split": self.split,
             "columns": self.columns,
             "version": None if version is None else str(version),
+            "files": self._files,
+            "head": digest_of_tensors([weight] if bias is None else [weight, bias]),
         }
 
     def batches(self, start: int) -> Iterator[tuple[AttentionBatch, Beside]]:

@@ -51,6 +51,6 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in names:
-            file.write(tensors[name].contiguous().flatten().view(torch.uint8).numpy())
+            file.write(tensors[name].contiguous().flatten().view(torch.uint8).numpy().data)
         file.flush()
         os.fsync(file.fileno())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import datasets
@@ -70,6 +71,24 @@ def test_rows_are_numbered_where_they_have_no_ids(folder: Path) -> None:
     invoke(*arguments(folder, "--shard-bytes", "1"))
     dump = fae.open_batches(folder / "dump")
     assert [batch.ids.tolist() for batch in dump] == [[0], [1], [2]]
+
+
+def test_a_finished_dump_is_that_of_the_same_rows_and_head(folder: Path) -> None:
+    invoke(*arguments(folder))
+    assert "3 instances" in invoke(*arguments(folder)).stdout
+    refused = "given a folder with a finished dump, needed another (--out)"
+    rows, head = folder / "data" / "train-00000.parquet", folder / "head.npz"
+    for changed in (
+        {"head_weight": -np.eye(2), "head_bias": np.zeros(2)},
+        {"head_weight": np.eye(2), "head_bias": np.ones(2)},
+        {"head_weight": np.eye(2)},
+    ):
+        np.savez(head, **changed)  # type: ignore[arg-type]
+        assert refused in one_line(*arguments(folder))
+    np.savez(folder / "same.npz", head_weight=np.eye(2), head_bias=np.zeros(2))
+    assert "3 instances" in invoke(*arguments(folder, "--head", folder / "same.npz")).stdout
+    os.utime(rows, (0, 0))
+    assert refused in one_line(*arguments(folder, "--head", folder / "same.npz"))
 
 
 @pytest.mark.parametrize(
