@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from fastattnerase.dumps.manifest import Shard
 from fastattnerase.dumps.reading import Dump, open_batches
 from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.sweeps.engines import Rank, here, side_by_side
-from fastattnerase.sweeps.folder import left, others_at_work, renew_manifest, taken
+from fastattnerase.sweeps.folder import left, renew_manifest, taken
 from fastattnerase.sweeps.on_ray import on_ray
 from fastattnerase.sweeps.options import Options
 from fastattnerase.sweeps.progress import Progress, Watcher
@@ -20,7 +20,7 @@ from fastattnerase.sweeps.records import FORMAT, KIND, Manifest, ShardRecord, Sw
 from fastattnerase.sweeps.work import Job
 
 _LATE = 10.0  # seconds in which a rank of the same call may begin after another has ended
-_PAUSE = 0.2  # seconds between two looks at the others
+_PAUSES = 0.2, 2.0  # seconds between two looks at the others, at first and at most
 
 
 def state_of(dump: Dump, config: Config, name: str) -> SweepState:
@@ -93,8 +93,11 @@ def sweep_dump(
     own = dump.shards if rank is None else rank.own(dump.shards)
     require_unique_ids(folder, own)
     call, number = ("", 0) if rank is None else (rank.call, rank.number)
-    with taken(out, state_of(dump, config, name), call, number):
-        waiting = list(left(out, own, retry=options.retry))
+    state = state_of(dump, config, name)
+    with taken(
+        out, state, dump.shards, retry=options.retry, call=call, rank=number
+    ) as others_at_work:
+        waiting = left(out, own)
         progress = Progress(len(own), len(own) - len(waiting), sum(s.items for s in waiting))
         watching = list(watchers)
         for watcher in watching:
@@ -110,10 +113,9 @@ def sweep_dump(
                         watcher.finished(record, progress)
         finally:
             manifest = renew_manifest(out)
-    if rank is not None and manifest.aside:
-        # A rank that ends with an exit code makes torchrun end the others, too.
-        _wait_for_others(out)
-        manifest = renew_manifest(out)
+        if rank is not None and manifest.aside:
+            # A rank that ends with an exit code makes torchrun end the others, too.
+            manifest = _wait(out, others_at_work)
     return manifest
 
 
@@ -131,9 +133,15 @@ def _work(job: Job, shards: list[Shard], options: Options) -> Generator[ShardRec
     return here(job, shards)
 
 
-def _wait_for_others(out: Path) -> None:
-    quiet = time.monotonic()
-    while time.monotonic() - quiet < _LATE and not renew_manifest(out).complete:
-        if others_at_work(out):
+def _wait(out: Path, others_at_work: Callable[[], bool]) -> Manifest:
+    """Wait until the others of this call have done their part, or do not come."""
+    quiet, (pause, longest) = time.monotonic(), _PAUSES
+    while True:
+        if others_at_work():
             quiet = time.monotonic()
-        time.sleep(_PAUSE)
+        else:  # reading all records takes its time, and so does every rank of a call
+            manifest = renew_manifest(out)
+            if manifest.complete or time.monotonic() - quiet >= _LATE:
+                return manifest
+        time.sleep(pause)
+        pause = min(2 * pause, longest)
