@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,14 +10,18 @@ from torch import Tensor, nn
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.ops import sweep
+from fastattnerase.ops.running import check_batch
 from fastattnerase.plurals import counted
 from fastattnerase.tensor_checks import check_tensor, shape_of
 
 if TYPE_CHECKING:
     from fastattnerase.data.dataset import Dataset
+    from fastattnerase.huggingface import TransformerClassifier
     from fastattnerase.models.base import AttentionClassifier
 else:  # imported where they are used; hints that are read at run time say Any
-    AttentionClassifier = Dataset = Any
+    AttentionClassifier = Dataset = TransformerClassifier = Any
+
+_INTEGERS = (torch.int64, torch.int32)  # a tensor of others is no index, or a mask
 
 
 class AttentionModel(nn.Module):
@@ -28,10 +33,17 @@ class AttentionModel(nn.Module):
     methods do with a baseline of 0.
 
     A row of an input belongs to the instance of its number; other rows, such as repeated ones, need
-    `instance`. The values are part of the module: it is of these instances alone.
+    `instance`. The values are part of the module: it is of these instances alone, and computes
+    where the batch is. A head that is a module is a submodule, so that `.eval()` and `.train()`
+    reach it, and the mode is that of the head at first; of a head that is a function they reach
+    nothing.
 
     Args:
-        batch: the instances; a linear head or a function, one attention head or several.
+        batch: the instances; a linear head or a function, one attention head or several. Every item
+            is one that may be erased: of a transformer give a batch with `special="items"`.
+
+    Raises:
+        TypeError: no batch.
 
     Example:
         >>> import torch, fastattnerase as fae
@@ -47,6 +59,7 @@ class AttentionModel(nn.Module):
 
     def __init__(self, batch: AttentionBatch) -> None:
         super().__init__()
+        check_batch(batch)
         self.batch = batch
         weights = sweep(batch, (), single=False, minimal=False, weights=True).prefixes.weights
         assert weights is not None  # asked for
@@ -59,7 +72,10 @@ class AttentionModel(nn.Module):
             self.register_buffer("bias", bias.to(dtype).expand(len(batch), -1))  # [B, C]
         else:
             items = values.to(dtype)  # [T, H, D]
-        weights = weights.to(dtype).reshape(len(weights), -1)  # [T, H]
+            if isinstance(batch.head, nn.Module):
+                self.head = batch.head
+                self.training = batch.head.training
+        weights = weights.to(dtype).reshape(len(weights), batch.num_heads)  # [T, H]
         self.register_buffer("inputs", self._padded(torch.ones(len(weights), dtype=dtype)))
         self.register_buffer("weights", self._padded(weights))  # [B, N, H]
         self.register_buffer("items", self._padded(items))  # [B, N, H, C] or [B, N, H, D]
@@ -75,27 +91,36 @@ class AttentionModel(nn.Module):
         per_item = per_item.to(place.device)
         if not len(per_item):
             return per_item.new_zeros(*place.shape, *per_item.shape[1:])
-        there = (place >= 0).reshape(*place.shape, *(1 for _ in per_item.shape[1:]))
-        return per_item[place.clamp(min=0)] * there  # [B, N, …]
+        padded = per_item[place.clamp(min=0)]  # [B, N, …]
+        padded[place < 0] = 0  # not times 0: the item that stood in may be infinite
+        return padded
 
     @classmethod
-    def of(cls, model: AttentionClassifier, dataset: Dataset) -> AttentionModel:
+    def of(
+        cls, model: AttentionClassifier | TransformerClassifier, dataset: Dataset
+    ) -> AttentionModel:
         """Take the last attention layer of a model, with all documents of a data set.
 
         Args:
-            model: a classifier of any kind.
+            model: a classifier of any kind; a transformer whose special tokens are items
+                (`TransformerConfig(special="items")`).
             dataset: the documents, at least one; all are held at once.
 
         Raises:
-            ValueError: no documents.
+            ValueError: no documents; a transformer whose special tokens are kept.
 
         Example:
             >>> AttentionModel.of(model, dataset[:64])  # doctest: +SKIP
         """
         if not len(dataset):
             raise ValueError("dataset: given no documents, needed at least one")
-        words = max(1, int(dataset.sizes.words.sum()))
-        [batch] = model.attention_batches(dataset, batch_tokens=words)
+        if getattr(model, "keeps_last", False):
+            raise ValueError(
+                "model: given a transformer whose special tokens are kept, an item that methods "
+                "which erase inputs would erase like others, needed special='items' of its "
+                "TransformerConfig"
+            )
+        [batch] = model.attention_batches(dataset, batch_tokens=sys.maxsize)
         return cls(batch)
 
     def forward(self, present: Tensor, instance: Tensor | None = None) -> Tensor:
@@ -104,14 +129,15 @@ class AttentionModel(nn.Module):
         Args:
             present: [M, N] or [M, 1, N], 1 where an item is left, 0 where none is; any number
                 between weighs it. Columns without an item do nothing.
-            instance: [M], int64, the instance of each row; default: each row that of its number, or
-                all of the only one.
+            instance: [M], integers 0 … B - 1, the instance of each row; default: each row that of
+                its number, or all of the only one.
 
         Returns:
             [M, C].
 
         Raises:
-            ValueError: another shape, or rows of which the instance is not known.
+            ValueError, TypeError: another shape; rows of which the instance is not known, or is
+                none of the module's.
         """
         check_tensor("present", present)
         B, N = self.inputs.shape
@@ -130,6 +156,7 @@ class AttentionModel(nn.Module):
             instance = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
             if B != 1:
                 instance = torch.arange(B, device=rows.device)
+        self._check_instance(instance, len(rows))
         mass = self.weights[instance] * rows.to(self.weights.dtype)[:, :, None]  # [M, N, H]
         total = mass.sum(1, keepdim=True)  # [M, 1, H]
         share = mass / total.masked_fill(total == 0, 1.0)
@@ -137,3 +164,14 @@ class AttentionModel(nn.Module):
         if not self.linear:
             return self.batch.call_head(pooled, instance)
         return pooled.sum(1) + self.bias[instance]  # [M, C]
+
+    def _check_instance(self, instance: Tensor, M: int) -> None:
+        """Refuse what does not say of each row which of the module's instances it is of."""
+        check_tensor("instance", instance)
+        B = len(self.inputs)
+        if instance.dtype not in _INTEGERS:
+            raise TypeError(f"instance: given {instance.dtype}, needed int64")
+        if instance.shape != (M,) or ((instance < 0) | (instance >= B)).any():
+            raise ValueError(
+                f"instance: given {instance.tolist()!s:.60}, needed [{M}] of 0 to {B - 1}"
+            )

@@ -12,6 +12,7 @@ from fastattnerase.interop.attention_model import AttentionModel
 from fastattnerase.interop.prefixes import (
     measured,
     packed_attributions,
+    read_classes,
     require_inputs,
     require_measure,
     require_model,
@@ -48,7 +49,8 @@ def prefix_erasure(
         [B], float64, NaN where undefined.
 
     Raises:
-        TypeError: `forward_func` is a black box.
+        TypeError: `forward_func` is a black box; a target that is no integer; an option that the
+            measure does not have.
         ValueError: an unknown measure; inputs that are not the model's; attributions of another
             shape, or NaN, naming the instance; a class that does not exist.
 
@@ -73,8 +75,7 @@ def prefix_erasure(
     scores = packed_attributions(batch, model.inputs.shape[1], _only("attributions", attributions))
     classes = None
     if target is not None:
-        given = target if isinstance(target, Tensor) else torch.tensor(target)
-        classes = given.to(torch.int64).reshape(-1)
+        classes = read_classes("target", target)
         if classes.numel() == 1:
             classes = classes.expand(len(batch))
     return torch.from_numpy(measured(batch, scores, classes, measure, options).values)

@@ -56,6 +56,21 @@ def require_measure(name: str) -> Direction:
     return DIRECTIONS[name]
 
 
+def read_classes(name: str, given: Any) -> Tensor:
+    """Give classes as they are counted, int64 in one dimension.
+
+    Raises:
+        TypeError: they are no integers.
+    """
+    try:
+        classes = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:  # such as None among them
+        raise TypeError(f"{name}: given {given!r:.60}, needed integers, the classes") from error
+    if classes.dtype == torch.bool or classes.is_floating_point() or classes.is_complex():
+        raise TypeError(f"{name}: given {classes.dtype}, needed integers, the classes")
+    return classes.to(torch.int64).reshape(-1)
+
+
 def label_curve(
     batch: AttentionBatch, scores: Tensor, target: Tensor | None, direction: Direction
 ) -> tuple[Floats, np.ndarray[Any, np.dtype[np.int64]]]:
@@ -128,9 +143,12 @@ def packed_attributions(batch: AttentionBatch, width: int, attributions: Tensor)
         attributions: summed over E features.
 
     Raises:
-        ValueError: another shape.
+        ValueError: another shape, NaN.
+        TypeError: no tensor of real numbers.
     """
     check_tensor("attributions", attributions)
+    if attributions.is_complex():
+        raise TypeError(f"attributions: given {attributions.dtype}, needed real numbers")
     B, N = len(batch), width
     rows = attributions
     if rows.ndim == 3 and rows.shape[1] == 1 and N != 1:

@@ -17,6 +17,7 @@ from fastattnerase.interop.prefixes import (
     label_curve,
     measured,
     packed_attributions,
+    read_classes,
     require_inputs,
     require_measure,
     require_model,
@@ -121,6 +122,7 @@ class PrefixErasure(Metric):  # type: ignore[misc]  # its types are not publishe
             x_batch: its `inputs`, [B, N] or [B, 1, N].
             y_batch: [B], the classes.
             a_batch: attributions in the form of `x_batch`; None where `explain_func` makes them.
+                What stands where no item is, is not read.
             s_batch: not read.
             channel_first: as Quantus has it.
             explain_func: Quantus', called for all instances at once.
@@ -135,7 +137,7 @@ class PrefixErasure(Metric):  # type: ignore[misc]  # its types are not publishe
             A score (or curve) for each instance, or their aggregate in a list of one.
 
         Raises:
-            TypeError: the model is a black box.
+            TypeError: the model is a black box; classes that are no integers.
             ValueError: `softmax=False`, inputs that are not the model's, attributions of another
                 shape or NaN, a class that does not exist.
         """
@@ -149,11 +151,11 @@ class PrefixErasure(Metric):  # type: ignore[misc]  # its types are not publishe
                 model=model, inputs=rows, targets=y_batch, **(explain_func_kwargs or {})
             )
         if a_batch is not None:
-            a_batch = np.asarray(a_batch).reshape(rows.shape)
+            a_batch = np.where(rows != 0, _in_rows(np.asarray(a_batch), rows.shape), 0)
         found: list[Any] = super().__call__(
             model=model,
             x_batch=rows,
-            y_batch=np.asarray(y_batch),
+            y_batch=read_classes("y_batch", np.asarray(y_batch)).numpy(),
             a_batch=a_batch,
             s_batch=s_batch,
             custom_batch=np.arange(len(rows)),
@@ -182,9 +184,19 @@ class PrefixErasure(Metric):  # type: ignore[misc]  # its types are not publishe
         part = whole.batch[first : last + 1]
         given = torch.as_tensor(np.ascontiguousarray(a_batch))
         scores = packed_attributions(part, whole.inputs.shape[1], given)
-        target = torch.as_tensor(np.asarray(y_batch)).to(torch.int64)
+        target = torch.as_tensor(y_batch)
         if self.measure != "curve":
             values = measured(part, scores, target, self.measure, self.options).values
             return list(values.tolist())
         curve, offsets = label_curve(part, scores, target, "erase")
         return [curve[begin + 1 : end].tolist() for begin, end in pairwise(offsets.tolist())]
+
+
+def _in_rows(given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Bring attributions into the form [B, 1, N] of the inputs."""
+    B, _, N = shape
+    if given.shape not in ((B, N), (B, 1, N), (B, N, 1)):
+        raise ValueError(
+            f"a_batch: given {list(given.shape)}, needed [{B}, {N}] or [{B}, 1, {N}], as x_batch"
+        )
+    return given.reshape(shape)

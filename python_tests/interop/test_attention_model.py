@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from huggingface.tiny import texts_of, tiny
 from interop.layers import KINDS, MASK, N, batch_of
 from torch import Tensor, nn
 
 import fastattnerase as fae
 from fastattnerase.data import Example, Vocabulary, encode
+from fastattnerase.huggingface import TransformerConfig
 from fastattnerase.interop import AttentionModel, pack_scores
 from fastattnerase.interop.captum import prefix_erasure
 from fastattnerase.interop.prefixes import DIRECTIONS
@@ -148,6 +151,54 @@ def test_of_a_model(kind: str) -> None:
         AttentionModel.of(model, dataset[:0])
 
 
+@pytest.mark.parametrize("unit", ["words", "pieces"])
+def test_of_a_transformer(unit: Any) -> None:
+    """Its batches count positions: two special tokens of a text, and "films" has two pieces."""
+    model = tiny("bert", TransformerConfig(unit=unit, special="items"))
+    dataset = texts_of(model, [["a", "films"], ["good", "film", "bad"]])
+    made = AttentionModel.of(model, dataset)
+    # [CLS], words or pieces, [SEP].
+    assert made.inputs.sum(1).tolist() == ([4, 5] if unit == "words" else [5, 5])
+    [(_, logits)] = model.attention_outputs(dataset)
+    torch.testing.assert_close(made(made.inputs), logits, rtol=1e-5, atol=1e-5)
+    model = tiny("bert", TransformerConfig(unit=unit))
+    with pytest.raises(ValueError, match=r"model: given a transformer .* needed special='items'"):
+        AttentionModel.of(model, texts_of(model, [["a", "films"]]))
+
+
+def test_the_mode_of_a_head_is_that_of_the_module() -> None:
+    values, offsets = torch.ones(2, 4), torch.tensor([0, 2])
+    head = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 3)).eval()
+    model = AttentionModel(fae.AttentionBatch(values, offsets, weights=torch.ones(2), head=head))
+    assert not model.training  # else a library that turns modes back would train the head
+    model.train()
+    assert head[0].training
+    model.eval()
+    assert not head[0].training
+    torch.testing.assert_close(model(model.inputs), head[1](torch.ones(1, 4)))
+
+
+def test_an_instance_that_is_not_finite_is_its_own_affair() -> None:
+    """The values of other instances stand before columns without an item."""
+    values = torch.tensor([[torch.inf], [1.0], [2.0]])
+    batch = fae.AttentionBatch(
+        values, torch.tensor([0, 2, 3]), weights=torch.ones(3), head_weight=torch.ones(2, 1)
+    )
+    model = AttentionModel(batch)
+    assert model(model.inputs)[1].tolist() == [2.0, 2.0]
+    found = prefix_erasure(model, model.inputs, torch.ones(2, 2))
+    assert found.isnan().tolist() == [True, False]
+
+
+def test_no_item_at_all() -> None:
+    batch = fae.AttentionBatch(
+        torch.zeros(0, 4), torch.tensor([0, 0]), weights=torch.zeros(0),
+        head_weight=torch.ones(2, 4), head_bias=torch.tensor([1.0, 2.0]),
+    )  # fmt: skip
+    model = AttentionModel(batch)
+    assert model(model.inputs).tolist() == [[1.0, 2.0]]
+
+
 def test_bad_input_gets_one_line() -> None:
     model, scores = AttentionModel(batch_of("linear")), attributions()
     other = model.inputs.clone()
@@ -166,6 +217,18 @@ def test_bad_input_gets_one_line() -> None:
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             prefix_erasure(model, inputs, given, **options)  # type: ignore[arg-type]
+    for target, message in (
+        (1.7, "target: given torch.float32, needed integers, the classes"),
+        (torch.tensor([0.0, 1, 2]), "target: given torch.float32, needed integers"),
+        (True, "target: given torch.bool, needed integers"),
+        ([None, 1, 2], "target: given [None, 1, 2], needed integers"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(message)):
+            prefix_erasure(model, model.inputs, scores, target=target)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"attributions: given torch\.complex64, needed real"):
+        prefix_erasure(model, model.inputs, scores.to(torch.complex64))
+    with pytest.raises(TypeError, match="batch: given Linear, needed an AttentionBatch"):
+        AttentionModel(nn.Linear(6, 2))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="forward_func: given Linear, needed an interop"):
         prefix_erasure(nn.Linear(6, 2), model.inputs, scores)
     with pytest.raises(TypeError, match="forward_func: given function, needed an interop"):
@@ -174,3 +237,9 @@ def test_bad_input_gets_one_line() -> None:
         model(other[:, :5])
     with pytest.raises(ValueError, match="instance: given none for 2 rows, needed the instance"):
         model(other[:2])
+    for rows in ([0, 1, -1], [0, 1, 3], [0]):
+        message = f"instance: given {rows}, needed [3] of 0 to 2"
+        with pytest.raises(ValueError, match=re.escape(message)):
+            model(other, torch.tensor(rows))
+    with pytest.raises(TypeError, match=r"instance: given torch\.bool, needed int64"):
+        model(other, torch.ones(3).bool())

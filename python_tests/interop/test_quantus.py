@@ -81,6 +81,16 @@ def test_direction_options_and_explanations_made_on_the_way() -> None:
     assert absolute != every
 
 
+def test_what_stands_where_no_item_is_changes_nothing() -> None:
+    """Quantus' normalisation divides by the largest value of a row: NaN there would be all."""
+    model, scores = AttentionModel(batch_of("linear")), attributions()
+    given = {"model": model, "x_batch": model.inputs.numpy(), "y_batch": np.array([0, 2, 1])}
+    expected = PrefixErasure("deletion_area")(**given, a_batch=scores)
+    scores[MASK.numpy() == 0] = np.nan
+    found = PrefixErasure("deletion_area", normalise=True)(**given, a_batch=scores)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
 def test_a_black_box_is_refused_with_the_reason() -> None:
     model, scores = AttentionModel(batch_of("linear")), attributions()
     x, y = model.inputs.numpy(), np.array([0, 2, 1])
@@ -93,9 +103,13 @@ def test_a_black_box_is_refused_with_the_reason() -> None:
         ({"x_batch": x * 0}, "inputs: given others than model.inputs in row 0"),
         ({"y_batch": y + 1}, "target: given [1, 3, 2], needed [3] of 0 to 2"),
         ({"softmax": False}, "softmax: given False, needed True"),
+        ({"a_batch": scores.T}, "a_batch: given [6, 3], needed [3, 6] or [3, 1, 6], as x_batch"),
+        ({"a_batch": scores[:2]}, "a_batch: given [2, 6], needed [3, 6] or [3, 1, 6]"),
     ):
         given = {"model": model, "x_batch": x, "y_batch": y, "a_batch": scores}
         with pytest.raises(ValueError, match=re.escape(message)):
             metric(**(given | change))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"y_batch: given torch\.float64, needed integers"):
+        metric(model=model, x_batch=x, y_batch=y + 0.5, a_batch=scores)
     with pytest.raises(ValueError, match="measure: given 'auc', needed one of aopc_comprehensive"):
         PrefixErasure("auc")
