@@ -96,7 +96,12 @@ def dump(
         ),
     ] = False,
     shard_size: Annotated[
-        str, typer.Option("--shard-bytes", help="Size of a file, at most.")
+        str,
+        typer.Option(
+            "--shard-bytes",
+            help="Size of a file, at most; an instance for which this is too little, beside head "
+            "and header, has a file of its own.",
+        ),
     ] = "256MiB",
     classes: Annotated[
         str | None,

@@ -40,7 +40,8 @@ from fastattnerase.sources import TensorSource
 Beside = Mapping[str, Tensor | None]  # labels [B] and logits [B, C]
 
 _EACH = 3 * 8  # bytes of an instance beside its items: offset, id, label
-_HEAD_ROOM = 1 << 12  # bytes of the header and the head, roughly
+_HEADER = 1 << 11  # bytes of a file's header, at most, but for names of classes
+_SHARED = 1 << 12  # bytes kept for header and head, at least: all that a small head needs
 
 
 def save_batches(
@@ -64,7 +65,8 @@ def save_batches(
             a batch and what is known beside it, `labels` [B] (integers, -1 for none) and `logits`
             [B, C]. They are gone through once.
         folder: made where it is missing; it takes one dump.
-        shard_bytes: of a file, at most; a longer instance has a file of its own.
+        shard_bytes: of a file, at most; an instance for which this is too little, beside what
+            every file has (head and header, at least 4 KiB), has a file of its own.
         classes: names of the classes; 0, 1, … where none are given.
         compact: whether to keep contributions `W h` (float32 [T, C]) instead of values [T, D], with
             the identity for a head: much smaller, and near-ties are then judged on these.
@@ -104,6 +106,12 @@ def save_batches(
             if skip < len(batch):
                 rest = {name: None if x is None else x[skip:] for name, x in beside.items()}
                 writer.add(batch[skip:], rest)
+        if passed:
+            there = writer.instances
+            raise RunError(
+                f"{folder}: given {counted(there - passed, 'instance')}, needed the {there} of the "
+                "shards that are there again and those after them, or a new folder"
+            )
         return writer.finish()
 
 
@@ -148,9 +156,11 @@ class Writer:
         self._count = 0  # batches of this call
         self._facts: dict[str, Any] | None = None  # of the shards that are whole
         self._pending: list[tuple[AttentionBatch, dict[str, Tensor]]] = []
-        self._room = self._full = options.shard_bytes - _HEAD_ROOM
+        self._room = self._full = 0  # bytes for instances; known with the first batch
         self._passing: list[Shard] = []  # whose instances are still to be passed over
         self._passed: list[Tensor] = []  # ids of the first of these
+        names = json.dumps(options.classes)
+        self._metadata = {"classes": names} if options.classes else {}
 
     def __enter__(self) -> Writer:
         require_writable(self.folder)
@@ -251,6 +261,12 @@ class Writer:
         if self.options.compact:
             batch = contributions(batch)
         batch = batch.to("cpu")
+        if self._count == 1:
+            weight, bias = batch.linear_head
+            shared = weight.nbytes + (bias.nbytes if bias.ndim == 1 else 0)
+            names = len(json.dumps(self._metadata))
+            shared = max(_SHARED, _HEADER + names + shared)
+            self._room = self._full = self.options.shard_bytes - shared
         bytes_of = self._bytes(batch, known)  # [B]
         ends = bytes_of.cumsum(0)
         start = 0
@@ -353,10 +369,9 @@ class Writer:
 
     def _write(self, path: Path, tensors: dict[str, Tensor], instances: int, items: int) -> Shard:
         """Write a file aside, see that `erase --tensors` reads it, and rename it."""
-        metadata = {"classes": json.dumps(self.options.classes)} if self.options.classes else {}
         partial = path.with_suffix(".partial")
         try:
-            write_tensors(partial, tensors, metadata)
+            write_tensors(partial, tensors, self._metadata)
             try:
                 own = facts_of(TensorSource(partial))
             except RunError as error:

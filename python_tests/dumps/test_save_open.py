@@ -44,7 +44,7 @@ def read(folder: Path) -> dict[str, Tensor]:
 
 
 # An instance takes its items' 3 values and score, 16 bytes each, and 24 beside: 56, 72, 40, 88, 56
-# and 72. Shards of 4096 bytes for the head and 130 more hold 2, 2, 2.
+# and 72. Shards of 4096 bytes for header and head and 130 more hold 2, 2, 2.
 SHARD = 4096 + 130
 
 
@@ -73,6 +73,28 @@ def test_shards_hold_whole_instances_whatever_the_batches(tmp_path: Path) -> Non
 def test_an_instance_longer_than_a_shard_has_one_of_its_own(tmp_path: Path) -> None:
     manifest = fae.save_batches(three(), tmp_path, shard_bytes=1)
     assert [shard.instances for shard in manifest.shards] == [1] * 6
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_shard_has_at_most_the_bytes_that_are_asked_for(compact: bool, tmp_path: Path) -> None:
+    """With a head and names of classes that take most of them, and biases of each instance."""
+    classes = tuple(f"Klasse Nr. „{number}“" for number in range(100))
+    batch = batch_of(
+        0, (1,) * 200, head_weight=torch.ones(100, 3).double(), head_bias=torch.ones(200, 100)
+    )
+    asked = 2048 + 40_000 + 4_000 + 10_000  # a compact head has 100 x 100 floats
+    beside = {"logits": torch.ones(200, 100), "labels": torch.zeros(200)}
+    manifest = fae.save_batches(
+        [(batch, beside)], tmp_path, shard_bytes=asked, classes=classes, compact=compact
+    )
+    assert max(shard.bytes for shard in manifest.shards) <= asked
+    assert len(manifest.shards) < 100
+
+
+def test_a_head_larger_than_a_shard_leaves_it_an_instance(tmp_path: Path) -> None:
+    batches = [batch_of(first, (2, 1), head_weight=torch.ones(5000, 3)) for first in (0, 2)]
+    manifest = fae.save_batches(batches, tmp_path, shard_bytes=50_000)
+    assert [shard.instances for shard in manifest.shards] == [1] * 4
 
 
 def test_a_shard_is_a_file_of_erase(tmp_path: Path) -> None:
@@ -150,6 +172,17 @@ def test_it_does_not_go_on_with_other_instances_or_options(tmp_path: Path) -> No
         fae.save_batches(
             [*other, batch_of(4, (2, 3), head_weight=-WEIGHT)], tmp_path, shard_bytes=SHARD
         )
+
+
+def test_it_does_not_end_before_the_instances_that_are_there(tmp_path: Path) -> None:
+    with pytest.raises(Stop):
+        fae.save_batches(interrupted(2), tmp_path, shard_bytes=SHARD)
+    assert len(list(tmp_path.glob("shard-*.safetensors"))) == 2
+    told = "given 1 instance, needed the 4 of the shards that are there again"
+    with pytest.raises(RunError, match=told):
+        fae.save_batches([batch_of(0, (2,))], tmp_path, shard_bytes=SHARD)
+    again = fae.save_batches(three(), tmp_path, shard_bytes=SHARD)
+    assert again.instances == 6
 
 
 def test_contributions_are_smaller_and_decide_alike(tmp_path: Path) -> None:
