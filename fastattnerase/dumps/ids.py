@@ -30,8 +30,9 @@ in the whole dump (ids=…, or renumber=True, which numbers the instances)
     """
 
     def __init__(self) -> None:
-        self._first: Ints = np.empty(0, dtype=np.int64)  # [R] of each range, ascending
-        self._last: Ints = np.empty(0, dtype=np.int64)  # [R], inclusive
+        # Runs of ranges, ascending within a run, each run more than twice as long as the one after
+        # it: ids in any order are merged a few times each, not once for each call.
+        self._runs: list[tuple[Ints, Ints]] = []  # first and last id of each range, inclusive
 
     def add(self, ids: Ints) -> None:
         """Take note of ids, in any order.
@@ -52,24 +53,28 @@ in the whole dump (ids=…, or renumber=True, which numbers the instances)
             return None
         own = np.sort(ids)
         twice = own[1:][own[1:] == own[:-1]]
-        breaks = np.flatnonzero(own[1:] != own[:-1] + 1) + 1
-        first = own[np.concatenate([[0], breaks])]
-        last = own[np.concatenate([breaks - 1, [len(own) - 1]])]
-        known = []
-        if len(self._first):
+        if len(twice):
+            return int(twice[0])
+        first, last = _joined(own, own)
+        for run_first, run_last in self._runs:
             # The range before each of these that begins last, and whether it reaches into it.
-            before = np.searchsorted(self._first, last, side="right") - 1
-            reaches = np.flatnonzero((before >= 0) & (self._last[before] >= first))
-            known = [max(int(first[i]), int(self._first[before[i]])) for i in reaches[:1]]
-        if len(twice) or known:
-            return int(twice[0]) if len(twice) else known[0]
-        all_first = np.concatenate([self._first, first])
-        order = np.argsort(all_first, kind="stable")
-        all_first, all_last = all_first[order], np.concatenate([self._last, last])[order]
-        begins = np.concatenate([[True], all_first[1:] != all_last[:-1] + 1])
-        self._first = all_first[begins]
-        self._last = all_last[np.concatenate([begins[1:], [True]])]
+            before = np.searchsorted(run_first, last, side="right") - 1
+            reaches = np.flatnonzero((before >= 0) & (run_last[before] >= first))
+            for i in reaches[:1]:
+                return max(int(first[i]), int(run_first[before[i]]))
+        while self._runs and len(self._runs[-1][0]) <= 2 * len(first):
+            run_first, run_last = self._runs.pop()
+            all_first = np.concatenate([run_first, first])
+            order = np.argsort(all_first, kind="stable")
+            first, last = _joined(all_first[order], np.concatenate([run_last, last])[order])
+        self._runs.append((first, last))
         return None
+
+
+def _joined(first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """Join ranges, ascending and apart, where one begins right after the one before it."""
+    begins = np.concatenate([[True], first[1:] != last[:-1] + 1])
+    return first[begins], last[np.concatenate([begins[1:], [True]])]
 
 
 def ids_of(path: Path) -> Ints:

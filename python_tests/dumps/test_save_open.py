@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -323,10 +325,37 @@ def test_ids_are_kept_as_ranges() -> None:
     ids = UniqueIds()
     for given in ([5, 3, 4], [9], [6, 8], [7], [-1], [0, 2]):
         ids.add(torch.tensor(given).numpy())
-    assert ids._first.tolist() == [-1, 2]
-    assert ids._last.tolist() == [0, 9]
+    [(first, last)] = ids._runs
+    assert (first.tolist(), last.tolist()) == ([-1, 2], [0, 9])
     for twice in ([9], [4], [1, 0], [20, 20], [2**63 - 1, 2]):
         with pytest.raises(RunError, match="a second time"):
             ids.add(torch.tensor(twice).numpy())
     ids.add(torch.tensor([2**63 - 1, -(2**63)]).numpy())
-    assert len(ids._first) == 4
+    assert sum(len(run) for run, _ in ids._runs) == 4
+
+
+def test_ids_in_any_order_are_merged_a_few_times_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 64 shards; merged with all before at each, an id would be 32 times."""
+    merged = 0
+    original = np.argsort
+
+    def counting(given: np.ndarray, **options: object) -> np.ndarray:
+        nonlocal merged
+        merged += len(given)
+        return original(given, **options)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(np, "argsort", counting)
+    given = np.random.default_rng(0).permutation(6400) * 2  # no two next to each other
+    ids = UniqueIds()
+    for shard in given.reshape(64, 100):
+        ids.add(shard)
+    assert 6400 <= merged <= 8 * 6400
+    lengths = [len(first) for first, _ in ids._runs]
+    assert sum(lengths) == 6400
+    assert all(one > 2 * other for one, other in itertools.pairwise(lengths))
+    for number in given[::97]:
+        with pytest.raises(RunError, match=f"ids: given {number} a second time"):
+            ids.add(np.array([-1, number, number + 1, 20_000]))
+    ids.add(given + 1)  # joins all: one range
+    [(first, last)] = ids._runs
+    assert (first.tolist(), last.tolist()) == ([0], [12_799])
