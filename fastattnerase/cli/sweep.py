@@ -62,8 +62,8 @@ def sweep(
         bool | None,
         typer.Option(
             "--aggregate/--no-aggregate",
-            help="Only aggregate what is done, or do not; by default a finished sweep is "
-            "aggregated.",
+            help="Only aggregate a finished sweep, again where that was done, or do not; by "
+            "default a sweep is aggregated once it is finished.",
             show_default=False,
         ),
     ] = None,
@@ -101,12 +101,8 @@ def sweep(
         device = choose_device(device)
         found = _run(dump, out_folder, config, options, name, device, log)
     _tell(found, out_folder)
-    if (
-        aggregate is not False
-        and found.complete
-        and found.done
-        and _aggregate(out_folder, memory_bytes, again=aggregate is True)
-    ):
+    wanted = found.complete and found.done > 0 if aggregate is None else aggregate
+    if wanted and _aggregate(out_folder, memory_bytes, again=aggregate is True):
         print_next("report", out_folder)
     if found.aside:
         raise typer.Exit(SET_ASIDE)
@@ -162,23 +158,20 @@ def _tell(found: Manifest, folder: Path) -> None:
 
 
 def _aggregate(folder: Path, memory: int, *, again: bool) -> bool:
-    """Aggregate a sweep, where that is not done since its last shard; one of several ranks does.
+    """Aggregate a sweep, where that is not done of its records; one of several ranks does.
 
     Returns:
         Whether this process did.
     """
     from fastattnerase.runs.lock import alone
-    from fastattnerase.runs.rundir import RESULT
-    from fastattnerase.sweeps.aggregate import aggregate_sweep
+    from fastattnerase.sweeps.aggregate import aggregate_sweep, is_aggregated
     from fastattnerase.sweeps.names import AGGREGATE
-    from fastattnerase.sweeps.records import MANIFEST
 
     with alone(folder / AGGREGATE, wait=True):
-        result, manifest = folder / AGGREGATE / RESULT, folder / MANIFEST
-        done = result.is_file() and result.stat().st_mtime_ns >= manifest.stat().st_mtime_ns
-        if again or not done:
-            aggregate_sweep(folder, memory=memory)
-        return again or not done
+        if not again and is_aggregated(folder):
+            return False
+        aggregate_sweep(folder, memory=memory)
+        return True
 
 
 class _Bar:

@@ -22,11 +22,12 @@ from fastattnerase.sweeps.histograms import write_histograms, write_sample
 from fastattnerase.sweeps.names import AGGREGATE, LARGE, LEAST_MEMORY
 from fastattnerase.sweeps.records import (
     TABLES,
+    digest_of_records,
+    manifest_of,
     part_path,
     read_shards,
     read_state,
     record_path,
-    write_manifest,
 )
 from fastattnerase.sweeps.wide import Columns, database, fill
 
@@ -144,23 +145,29 @@ def aggregate_sweep(
         What `aggregate_parts` gives.
 
     Raises:
-        RunError: no sweep, shards that are not done, a part that is missing, damaged or of another
-            size than its record says.
+        RunError: no sweep, shards that are not done, or none that is not set aside, a part that is
+            missing, damaged or of another size than its record says.
 
     Example:
         >>> from pathlib import Path
         >>> from fastattnerase.sweeps.aggregate import aggregate_sweep
         >>> aggregate_sweep(Path("out"), memory=1 << 30)  # doctest: +SKIP
     """
-    state, manifest = read_state(out), write_manifest(out)
+    state, records = read_state(out), read_shards(out)
+    manifest = manifest_of(state, records)
     if not manifest.complete:
         left = manifest.shards - manifest.done - len(manifest.aside)
         raise RunError(
             f"{out}: given a sweep of which {left} of {manifest.shards} shards are not done, "
             "needed a finished one; run the same `fastattnerase sweep` again"
         )
+    if not manifest.done:
+        raise RunError(
+            f"{out}: given a sweep of which every shard is set aside, needed one that is done; "
+            "`fastattnerase sweep --retry` does them again, once the reason is gone"
+        )
     parts = []
-    for record in read_shards(out):
+    for record in records:
         if record.state == "done":
             parts.append({table: part_path(out, table, record.shard) for table in TABLES})
             for table, path in parts[-1].items():
@@ -176,7 +183,12 @@ def aggregate_sweep(
         config=Config(**state.config),
         head=Head(len(state.classes), state.head_bias),
         classes=state.classes,
-        source={"dump": state.dump, "near_ties": state.near_ties, "aside": manifest.aside},
+        source={
+            "dump": state.dump,
+            "near_ties": state.near_ties,
+            "aside": manifest.aside,
+            "records": digest_of_records(records),
+        },
         instances=manifest.instances,
     )
     return aggregate_parts(
@@ -187,6 +199,19 @@ def aggregate_sweep(
         bootstrapped=BOOTSTRAPPED,
         report=report,
     )
+
+
+def is_aggregated(out: Path) -> bool:
+    """Say whether what `aggregate_sweep` wrote is of the records that are there now."""
+    folder = out / AGGREGATE
+    if not (folder / rundir.RESULT).is_file():
+        return False
+    try:
+        source = rundir.read_json(folder / rundir.RUN).get("source")
+    except (RunError, FileNotFoundError):
+        return False
+    digest = digest_of_records(read_shards(out))
+    return isinstance(source, dict) and source.get("records") == digest
 
 
 def load_aggregate(folder: Path) -> Result:
@@ -241,7 +266,7 @@ def _large(parts: Sequence[Mapping[str, Path]], swept: Swept, folder: Path, memo
 def _knows_smallest(parts: Sequence[Mapping[str, Path]]) -> bool:
     """Say whether the parts have smallest sets; the first one with an analysed instance tells."""
     for part in parts:
-        rankings = pq.read_table(part["multi"], columns=["ranking"])["ranking"].unique().to_pylist()
+        rankings = _read(part["multi"], ["ranking"])["ranking"].unique().to_pylist()
         if rankings:
             return "minimal" in rankings
     return False
@@ -253,13 +278,18 @@ def _join(files: Sequence[Path], schema: pa.Schema, target: Path) -> None:
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     with pq.ParquetWriter(aside, schema, compression="zstd", use_dictionary=texts) as writer:
         for file in files:
-            try:
-                with pq.ParquetFile(file) as part:
-                    writer.write_table(part.read(use_threads=False))
-            except (FileNotFoundError, pa.ArrowException) as error:
-                reason = " ".join(str(error).split())
-                raise RunError(f"{file} is missing or damaged: {reason}") from error
+            writer.write_table(_read(file))
     aside.replace(target)
+
+
+def _read(file: Path, columns: list[str] | None = None) -> pa.Table:
+    """Read a part, or some of its columns."""
+    try:
+        with pq.ParquetFile(file) as part:
+            return part.read(columns, use_threads=False)
+    except (OSError, pa.ArrowException) as error:  # OSError: of damaged pages, too
+        reason = " ".join(str(error).split())
+        raise RunError(f"{file} is missing or damaged: {reason}") from error
 
 
 def _write_tables(

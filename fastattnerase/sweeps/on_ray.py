@@ -134,7 +134,7 @@ def on_ray(
                     continue
                 record = ShardRecord(
                     shard.name, "aside", f"its worker died {_TRIES} times", shard.instances,
-                    shard.items,
+                    shard.items, first_row=shard.first_row,
                 )  # fmt: skip
                 write_shard(job.out, record)
             else:

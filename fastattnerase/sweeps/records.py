@@ -19,7 +19,8 @@ column `row` is the number of the instance in the dump, `id` its id. Columns are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -86,6 +87,8 @@ class ShardRecord:
         instances: that it holds, as the dump's manifest has it.
         items: that these have.
         tables: from the table to its part; empty where it is set aside.
+        first_row: number of its first instance in the dump; None in records that were written
+            before there was one.
     """
 
     shard: str
@@ -94,6 +97,7 @@ class ShardRecord:
     instances: int
     items: int
     tables: dict[str, Part] = field(default_factory=dict)
+    first_row: int | None = None
 
 
 @dataclass(frozen=True)
@@ -165,12 +169,26 @@ def write_shard(out: Path, record: ShardRecord) -> None:
     write_json(record_path(out, record.shard), to_json(record))
 
 
-def read_shards(out: Path) -> Iterator[ShardRecord]:
-    """Read the records of all shards that are done or set aside, in the order of the dump."""
+def read_shards(out: Path) -> list[ShardRecord]:
+    """Read the records of all shards that are done or set aside, in the order of the dump.
+
+    Names need not follow it: a dump that was put together by hand may have any. Where a record
+    lacks its first row the names decide all the same, as they once did.
+    """
+    found = []
     for path in sorted((out / SHARDS).glob("*.json")):
         record = read_shard(out, path.stem)
         if record is not None:  # a call that does it again may have deleted it since
-            yield record
+            found.append(record)
+    rows = {record.shard: record.first_row for record in found}
+    if None not in rows.values():
+        found.sort(key=lambda record: rows[record.shard] or 0)
+    return found
+
+
+def digest_of_records(records: Sequence[ShardRecord]) -> str:
+    """Compute the SHA-256 of what records say, the checksums of all parts among it."""
+    return hashlib.sha256(repr(list(records)).encode()).hexdigest()
 
 
 def write_manifest(out: Path) -> Manifest:
@@ -179,18 +197,7 @@ def write_manifest(out: Path) -> Manifest:
     Returns:
         What it says.
     """
-    shards = int(read_state(out).dump["shards"])
-    records = list(read_shards(out))
-    done = [record for record in records if record.state == "done"]
-    found = Manifest(
-        complete=len(records) == shards,
-        shards=shards,
-        done=len(done),
-        instances=sum(record.instances for record in done),
-        items=sum(record.items for record in done),
-        rows={table: sum(record.tables[table].rows for record in done) for table in TABLES},
-        aside={record.shard: record.reason for record in records if record.state == "aside"},
-    )
+    found = manifest_of(read_state(out), read_shards(out))
     path, content = out / MANIFEST, {"kind": KIND, "format": FORMAT} | to_json(found)
     try:
         current = path.is_file() and read_json(path) == content
@@ -199,6 +206,21 @@ def write_manifest(out: Path) -> Manifest:
     if not current:
         write_json(path, content)
     return found
+
+
+def manifest_of(state: SweepState, records: Sequence[ShardRecord]) -> Manifest:
+    """Sum up the records of a sweep."""
+    shards = int(state.dump["shards"])
+    done = [record for record in records if record.state == "done"]
+    return Manifest(
+        complete=len(records) == shards,
+        shards=shards,
+        done=len(done),
+        instances=sum(record.instances for record in done),
+        items=sum(record.items for record in done),
+        rows={table: sum(record.tables[table].rows for record in done) for table in TABLES},
+        aside={record.shard: record.reason for record in records if record.state == "aside"},
+    )
 
 
 def read_manifest(out: Path) -> Manifest:

@@ -122,7 +122,9 @@ class Worker:
 
     def _write(self, shard: Shard, results: Iterator[Erased | _End]) -> ShardRecord:
         """Write the parts and the record of the shard whose results come next."""
-        record = ShardRecord(shard.name, "aside", "", shard.instances, shard.items)
+        record = ShardRecord(
+            shard.name, "aside", "", shard.instances, shard.items, first_row=shard.first_row
+        )
         with PartWriter(self.job.out, shard.name) as writer:
             row = shard.first_row
             for found in results:

@@ -107,7 +107,9 @@ def sweep_of(source: Drawn, config: Config, out: Path) -> None:
         batch = chunk.batch
         records.write_shard(
             out,
-            records.ShardRecord(shard, "done", "", len(batch), int(batch.offsets[-1]), found),
+            records.ShardRecord(
+                shard, "done", "", len(batch), int(batch.offsets[-1]), found, number * STEP
+            ),
         )
 
 

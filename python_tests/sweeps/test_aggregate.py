@@ -23,6 +23,7 @@ from fastattnerase.studies.serrano_smith import experiment
 from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.serrano_smith.result import Result, load
 from fastattnerase.studies.serrano_smith.tables import number_tables
+from fastattnerase.sweeps import records
 from fastattnerase.sweeps.aggregate import Swept, aggregate_parts, aggregate_sweep, load_aggregate
 from fastattnerase.sweeps.estimates import Estimates
 
@@ -205,6 +206,37 @@ def test_too_little_memory_and_a_damaged_part_are_named(tmp_path: Path) -> None:
         with pytest.raises(RunError, match=r"multi-2\.parquet"):
             aggregate_parts(parts, swept, tmp_path / "out", memory=MEMORY, bootstrapped=limit)
         assert not (tmp_path / "out" / "result.json").exists()
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "pages"])
+def test_a_damaged_first_part_is_named(tmp_path: Path, damage: str) -> None:
+    """Which says whether smallest sets are known."""
+    _, _, parts, swept = both(tmp_path, CONFIG)
+    first = parts[0]["multi"]
+    content = first.read_bytes()
+    if damage == "gone":
+        first.unlink()
+    else:  # behind the magic bytes are the pages
+        first.write_bytes(content[:-1] if damage == "cut" else content[:4] + content[400:])
+    for limit in (0, INSTANCES):
+        with pytest.raises(RunError, match=f"^{first} is missing or damaged: "):
+            aggregate_parts(parts, swept, tmp_path / "out", memory=MEMORY, bootstrapped=limit)
+
+
+def test_records_are_read_once_for_an_aggregate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts and their number are of one reading, whatever others write meanwhile."""
+    out = tmp_path / "sweep"
+    sweep_of(Drawn(), CONFIG, out)
+    read: list[str] = []
+    real = records.read_shard
+    monkeypatch.setattr(
+        records, "read_shard", lambda out, shard: [read.append(shard), real(out, shard)][1]
+    )
+    found = aggregate_sweep(out, memory=MEMORY)
+    assert found.counts.instances == INSTANCES
+    assert read == [f"shard-{number:06d}" for number in range(9)]
 
 
 def test_a_sweep_s_folder_is_aggregated_from_its_records(tmp_path: Path) -> None:

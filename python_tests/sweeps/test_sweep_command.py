@@ -98,6 +98,76 @@ def test_the_exit_code_is_3_while_shards_are_set_aside(dump: Path, tmp_path: Pat
     assert "8 of 8 shards done" in invoke(*arguments, "--retry").stdout
 
 
+def test_an_aggregate_is_made_anew_where_it_is_of_other_records(dump: Path, tmp_path: Path) -> None:
+    """As of a rank that aggregated while another finished: its files may be the newest."""
+    own, out = tmp_path / "dump", tmp_path / "out"
+    tiny.make_dump(own)
+    path = own / "shard-000003.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(b"")
+    arguments = ("sweep", own, *FAST, "--out", out)
+    invoke(*arguments, code=3)
+    path.write_bytes(content)
+    invoke(*arguments, "--retry", "--no-aggregate")
+    for written in (out / "aggregate").iterdir():
+        os.utime(written, (4e9, 4e9))
+    assert "Next" in invoke(*arguments).stdout
+    rows = pd.read_parquet(out / "aggregate" / "instances.parquet")["row"]
+    assert rows.tolist() == list(range(30))
+    assert "Next" not in invoke(*arguments).stdout
+    (out / "aggregate" / "run.json").unlink()
+    assert "Next" in invoke(*arguments).stdout
+
+
+def test_what_is_not_finished_is_not_aggregated(dump: Path, tmp_path: Path) -> None:
+    own, out = tmp_path / "dump", tmp_path / "out"
+    tiny.make_dump(own)
+    invoke("sweep", own, *FAST, "--out", out, "--no-aggregate")
+    (out / "shards" / "shard-000003.json").unlink()
+    result = invoke("sweep", "--out", out, "--aggregate", code=2)
+    assert "7 of 8 shards done" in result.stdout
+    assert "given a sweep of which 1 of 8 shards are not done, needed a finished one" in (
+        result.stderr
+    )
+    for path in own.glob("*.safetensors"):
+        path.unlink()
+    invoke("sweep", own, *FAST, "--out", tmp_path / "none", code=3)
+    result = invoke("sweep", "--out", tmp_path / "none", "--aggregate", code=2)
+    assert "given a sweep of which every shard is set aside, needed one that is done" in (
+        result.stderr
+    )
+
+
+def test_the_order_is_that_of_the_dump_whatever_its_files_are_called(
+    dump: Path, tmp_path: Path
+) -> None:
+    """The last file's name comes first; records without a first row follow the names."""
+    own = tmp_path / "dump"
+    tiny.make_dump(own)
+    manifest = json.loads((own / "manifest.json").read_text())
+    for number, shard in enumerate(manifest["shards"]):
+        (own / shard["file"]).rename(own / f"part-{9 - number}.safetensors")
+        shard["file"] = f"part-{9 - number}.safetensors"
+    (own / "manifest.json").write_text(json.dumps(manifest))
+    invoke("sweep", dump, *FAST, "--out", tmp_path / "out")
+    invoke("sweep", own, *FAST, "--out", tmp_path / "other")
+    for name in ("result.json", "tables/multi_weight.csv"):
+        wanted, found = (tmp_path / out / "aggregate" / name for out in ("out", "other"))
+        assert found.read_bytes() == wanted.read_bytes()
+    tables = [
+        pd.read_parquet(tmp_path / out / "aggregate" / "multi.parquet") for out in ("out", "other")
+    ]
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
+    for path in (tmp_path / "other" / "shards").iterdir():
+        record = json.loads(path.read_text())
+        del record["first_row"]
+        path.write_text(json.dumps(record))
+    invoke("sweep", "--out", tmp_path / "other", "--aggregate")
+    rows = pd.read_parquet(tmp_path / "other" / "aggregate" / "instances.parquet")["row"]
+    assert sorted(rows) == list(range(30))
+    assert rows[0] == manifest["shards"][-1]["first_row"]
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_it_with_one_line(
     number: signal.Signals, code: int, dump: Path, tmp_path: Path
