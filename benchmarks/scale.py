@@ -5,7 +5,8 @@
     python benchmarks/scale.py --folder scale --jobs 2 --json benchmarks/results/scale.json
 
 Instances of 100 to 300 items, D = 64, C = 5, values bfloat16 and scores float32, are made up piece
-by piece and written as a dump; its compact form is made from it. Of each form four things are
+by piece and written as a dump; its compact form is made from it. Dumps of the same `--items` that
+are in the folder are used again; results of an earlier sweep are removed. Of each form these are
 measured, each in a process of its own, files dropped from the page cache before it:
 
 - `engine`: items a second of what a sweep does with batches, `erased` and `tables_of`, on
@@ -25,6 +26,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -40,6 +42,7 @@ from harness import machine, markdown, quantity, versions
 import fastattnerase as fae
 from fastattnerase import _C
 from fastattnerase.dumps.manifest import read_manifest
+from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk
 from fastattnerase.studies.serrano_smith.config import Config
 from fastattnerase.studies.serrano_smith.erasure import erased, tables_of
@@ -86,9 +89,21 @@ def pieces(items: int) -> Iterator[fae.AttentionBatch]:
 
 
 def make(folder: Path, items: int, shard_bytes: int) -> None:
-    """Write the dump and its compact form, where they are not there."""
+    """Write the dump and its compact form, where they are not there; refuse those of other items.
+
+    Raises:
+        RunError: a dump is there of another number of items.
+    """
     full, compact = folder / "values", folder / "compact"
     made_by = {"benchmark": "scale", "items": items}
+    for dump in (full, compact):
+        if (dump / "manifest.json").is_file():
+            there = read_manifest(dump).made_by.get("items")
+            if there != items:
+                raise RunError(
+                    f"{dump}: given a dump of --items {there}, needed one of {items}, or another "
+                    "--folder"
+                )
     if not (full / "manifest.json").is_file():
         fae.save_batches(pieces(items), full, shard_bytes=shard_bytes, made_by=made_by)
     if not (compact / "manifest.json").is_file():
@@ -216,6 +231,8 @@ def watch(command: list[str], shards: Path | None = None) -> list[tuple[float, i
 
 def sweep(dump: Path, out: Path, jobs: int) -> dict[str, Any]:
     """Sweep a dump; give its rate, and anonymous memory in the first and the last tenth."""
+    if out.exists():  # what a sweep before has done would count as done now
+        shutil.rmtree(out)
     forget(dump)
     manifest = read_manifest(dump)
     command = [*CALL, "sweep", str(dump), "--out", str(out), "--jobs", str(jobs)]
@@ -302,7 +319,10 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     arguments.folder.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
-    make(arguments.folder, arguments.items, arguments.shard_bytes)
+    try:
+        make(arguments.folder, arguments.items, arguments.shard_bytes)
+    except RunError as error:
+        parser.error(str(error))
     print(f"dumps: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     if arguments.make:
         return 0

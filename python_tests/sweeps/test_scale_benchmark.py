@@ -15,12 +15,21 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
+def imported(name: str) -> Iterator[ModuleType]:
+    """Import a script; scripts import their neighbours."""
+    sys.path.append(str(BENCHMARKS))
+    yield importlib.import_module(name)
+    sys.path.remove(str(BENCHMARKS))
+
+
 @pytest.fixture(scope="module")
 def model() -> Iterator[ModuleType]:
-    """Scripts import their neighbours."""
-    sys.path.append(str(BENCHMARKS))
-    yield importlib.import_module("scale_model")
-    sys.path.remove(str(BENCHMARKS))
+    yield from imported("scale_model")
+
+
+@pytest.fixture(scope="module")
+def scale() -> Iterator[ModuleType]:
+    yield from imported("scale")
 
 
 def test_the_slower_of_reading_and_computing_decides(model: ModuleType) -> None:
@@ -60,6 +69,35 @@ def test_times_are_written_as_people_say_them(model: ModuleType) -> None:
         "2.0 h",
         "5.8 days",
     ]
+
+
+def test_a_used_folder_gives_no_numbers_of_what_was_there(
+    scale: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    call = ["--folder", str(tmp_path), "--shard-bytes", "100000", "--make"]
+    assert scale.main([*call, "--items", "1000"]) == 0
+    assert scale.main([*call, "--items", "1000"]) == 0
+    with pytest.raises(SystemExit):
+        scale.main([*call, "--items", "2000"])
+    dump, out = tmp_path / "values", tmp_path / "values-out"
+    told = f"{dump}: given a dump of --items 1000, needed one of 2000, or another --folder"
+    assert told in capsys.readouterr().err
+    (out / "shards").mkdir(parents=True)
+    (out / "shards" / "shard-000000.json").touch()
+
+    def watch(command: list[str], shards: Path) -> list[tuple[float, int, int]]:
+        assert not out.exists()
+        return [(0.0, 0, 5), (1.0, 1, 7), (3.0, total, 7)]
+
+    monkeypatch.setattr(scale, "watch", watch)
+    shards = scale.read_manifest(dump).shards
+    total = len(shards)
+    assert total > 1
+    found = scale.sweep(dump, out, 1)
+    assert found["items_per_second"] == sum(shard.items for shard in shards[1:]) / 2
 
 
 @pytest.mark.long
