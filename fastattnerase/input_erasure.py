@@ -21,7 +21,6 @@ from fastattnerase.measures.base import Bools, Floats, Ints, orders_of, read_sco
 from fastattnerase.measures.thresholds import Preset, Thresholds, thresholds
 from fastattnerase.models.base import AttentionClassifier
 from fastattnerase.plurals import counted
-from fastattnerase.saliency.batches import MAX_BYTES
 from fastattnerase.saliency.context import MethodContext, SaliencyModel, Target
 from fastattnerase.saliency.scoring import context_of
 
@@ -104,7 +103,7 @@ def erase_inputs(
     at: Preset | Thresholds | Sequence[Preset | Thresholds] = "every",
     direction: Direction = "erase",
     target: Target = "decision",
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> InputErasure:
     """Erase the first words of rankings from texts, or keep only them, and classify what is left.
@@ -129,7 +128,8 @@ def erase_inputs(
         direction: "erase" the first words, or "keep" only them.
         target: whose probability: that of the "decision" on the whole text, of the document's
             "label", of a class, or of a class for each document, [B].
-        max_bytes: of a batch and what the model computes of it, estimated.
+        max_bytes: of a batch and what the model computes of it, estimated; by default 64 MiB, or
+            what the longest document takes where that is more.
         progress: told after each document how many are done, and of how many.
 
     Returns:
@@ -138,8 +138,8 @@ def erase_inputs(
     Raises:
         ValueError: scores of another number than the words, or NaN, naming the document; an order
             that is none; a direction or a preset that does not exist.
-        ModelError: `max_bytes` is less than one of the documents takes; a class that the model does
-            not have, naming the document.
+        ModelError: a given `max_bytes` is less than one of the documents takes; a class that the
+            model does not have, naming the document.
 
     Source:
         Li et al. 2016, Understanding neural networks through representation erasure; DeYoung et al.
@@ -166,7 +166,8 @@ def erase_inputs(
     if any(one.only_positive for one in wanted) and (positive < 0).any():
         raise ValueError("rankings: given an order, needed scores, of which some are positive")
     context = context_of(model, dataset, target, max_bytes=max_bytes)
-    context.require_room(dataset)
+    if max_bytes is not None:
+        context.require_room(dataset)
     curve_bounds = bounds + np.arange(len(bounds))
     label_prob = np.full((len(places), int(curve_bounds[-1])), np.nan)
     decision = np.full(label_prob.shape, -1, dtype=np.int64)

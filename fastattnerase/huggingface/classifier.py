@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from fastattnerase.batch import AttentionBatch
 from fastattnerase.data.dataset import Dataset, DocumentBatch, collate
@@ -37,13 +38,13 @@ class TransformerClassifier(nn.Module):
     Documents are those that `fit` gives: an item is a word of the data, or a piece.
 
     Args:
-        model: a sequence classifier of one of the families.
+        model: a sequence classifier of one of the families, float32 or float64.
         tokenizer: its fast tokenizer.
         config: what an item is.
 
     Raises:
         ModelError: another architecture, a decoder, fewer than two classes, several labels a text,
-            a slow tokenizer.
+            numbers instead of classes, another type than float32 or float64, a slow tokenizer.
 
     Example:
         >>> from fastattnerase.huggingface import load_transformer
@@ -73,9 +74,13 @@ class TransformerClassifier(nn.Module):
             raise ModelError(
                 f"transformer: given {model.config.num_labels} output, needed at least 2 classes"
             )
-        if model.config.problem_type == "multi_label_classification":
+        if model.config.problem_type in ("multi_label_classification", "regression"):
+            given = "several labels a text" if "multi" in model.config.problem_type else "numbers"
+            raise ModelError(f"transformer: given a classifier of {given}, needed one class a text")
+        if (dtype := next(model.parameters()).dtype) not in (torch.float32, torch.float64):
             raise ModelError(
-                "transformer: given a classifier of several labels a text, needed one class a text"
+                f"transformer: given {dtype}, in which its logits do not come out again to "
+                f"{_TOLERANCE}, needed float32: model.float()"
             )
         self.model = model
         self.words = Pieces(tokenizer)
@@ -120,6 +125,8 @@ class TransformerClassifier(nn.Module):
             ModelError: a second text, or a text of special tokens only.
         """
         if self.config.unit == "pieces" and _are_pieces(dataset, self.words, self.limit):
+            for document in dataset:
+                self.words.require_words(document, document.token_ids.tolist())
             return dataset
         return fitted(dataset, self.words, self.config, self.limit)
 
@@ -226,7 +233,8 @@ class TransformerClassifier(nn.Module):
             index = torch.where(place >= n, first_special + before + place - n, index)
             mask = at < n + before + after  # [b, L]
             index = torch.where(mask, index, len(source) - 1)
-            yield own, source[index], mask.long()
+            # Sums the gradients of a row in one order, as indexing on several threads does not.
+            yield own, embedding(index, source), mask.long()  # [b, L, E]
 
     # --- the last layer --------------------------------------------------------------------------
 
@@ -272,7 +280,8 @@ class TransformerClassifier(nn.Module):
         for documents in _in_order(dataset, batch_tokens, self.size_of):
             batch = collate(documents).to(on)
             with evaluating(self):
-                yield self._attended(batch, most, config)
+                found = self._attended(batch, most, config)
+            yield found
 
     def attention_batches(self, dataset: Dataset, **options: Any) -> Iterator[AttentionBatch]:
         """Stream what the last layer's attention sees: `attention_outputs` without the logits."""

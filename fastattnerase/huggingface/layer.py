@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastattnerase.huggingface.families import Family
+from fastattnerase.models.base import without_dropout
 
 _HEAD_BYTES = 1 << 24  # of the head's intermediate results, for a part of its rows
 _FLOAT = 4
@@ -30,10 +31,13 @@ class LastLayer(nn.Module):
     def forward(self, pooled: Tensor, instance: Tensor) -> Tensor:
         """Map what heads average, `[M, H, d]`, of texts `[M]` to logits `[M, C]`.
 
-        Rows are taken some at a time, so that what lies between takes 16 MiB at most.
+        Rows are taken some at a time, so that what lies between takes 16 MiB at most. Dropout is
+        off, also where the model trains.
         """
-        parts = range(0, max(1, len(pooled)), self._rows)
-        return torch.cat([self._some(pooled, instance, slice(i, i + self._rows)) for i in parts])
+        starts = range(0, max(1, len(pooled)), self._rows)
+        with without_dropout(self.model):
+            parts = [self._some(pooled, instance, slice(i, i + self._rows)) for i in starts]
+        return torch.cat(parts)
 
     def _some(self, pooled: Tensor, instance: Tensor, rows: slice) -> Tensor:
         x_p = self._residual[instance[rows]]  # [m, hidden]
@@ -71,7 +75,8 @@ def merged(values: Tensor, scores: Tensor, item: Tensor, count: int) -> tuple[Te
 
     An item's score is `log Σ exp(e_i)` of its positions, its value their average by the softmax of
     their scores, for each head: what any set of whole items gives attention is the same. An item
-    without positions has the score -inf and the value 0.
+    without positions has the score -inf and the value 0. The derivative by an item's weight is the
+    average of its positions' derivatives, not their sum.
 
     Args:
         values: `[P, H, d]`, floating point, of positions.

@@ -112,6 +112,8 @@ def load_transformer(
     made = TransformerClassifier(model, read_tokenizer(folder), config)
     names = [str(model.config.id2label[c]) for c in range(made.num_classes)]
     classes = about.get("classes", names)
+    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+        raise ModelError(f"{described}: given classes {classes!r:.40}, needed a list of names")
     if len(classes) != made.num_classes:
         raise ModelError(
             f"{described}: given {counted(len(classes), 'class')}, needed {made.num_classes} as "
@@ -163,7 +165,12 @@ def trained_limit(directory: str | Path) -> int | None:
     """Say how many pieces texts had at most when `train --transformer` wrote a folder's model."""
     described = Path(directory) / DESCRIPTION
     found = read_json(described).get("max_pieces") if described.is_file() else None
-    return None if found is None else int(found)
+    if found is not None and type(found) is not int:
+        raise ModelError(
+            f"{described} is damaged (max_pieces is {found!r:.40}, needed a whole number); train "
+            "again, or give --max-pieces"
+        )
+    return found
 
 
 def require_folder(directory: str | Path) -> Path:

@@ -128,7 +128,11 @@ def _layer(
     """Score pieces by `mean_h a_h`, `Σ_h g_h` or `Σ_h a_h g_h`, as the engine does."""
     place = 0
     for batch, logits in model.attention_outputs(
-        dataset, max_bytes=context.max_bytes, unit="pieces", special="kept"
+        dataset,
+        batch_tokens=context.words,
+        max_bytes=context.max_bytes,
+        unit="pieces",
+        special="kept",
     ):
         documents = [(b, dataset[b]) for b in range(place, place + len(batch))]
         place += len(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import time
@@ -101,7 +102,9 @@ def new_classifier(
 
 
 def _head_of(model: Any) -> list[nn.Linear]:
-    return [part for part in model.classifier.modules() if isinstance(part, nn.Linear)]
+    encoder = set(model.base_model.modules())
+    linear = [part for part in model.modules() if isinstance(part, nn.Linear)]
+    return [part for part in linear if part not in encoder]
 
 
 def fine_tune(
@@ -153,14 +156,16 @@ def fine_tune(
         "classes": model.num_classes,
         "initial": _digest(model.model.state_dict()),
         "documents": {"train": [len(train), train.digest()], "dev": [len(dev), dev.digest()]},
-        "description": dict(description or {}),
+        "description": json.loads(json.dumps(dict(description or {}))),  # lists for tuples
     }
     optimiser = _optimiser(model, config)
     found = _resume(folder, identity, model, optimiser)
     devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
+    counts = [len(_batches(train, config, epoch)) for epoch in range(1, config.epochs + 1)]
     with torch.random.fork_rng(devices=devices):
         while len(found.history) < config.epochs:
-            record = _epoch(model, optimiser, train, dev, config, len(found.history) + 1, advance)
+            epoch = len(found.history) + 1
+            record = _epoch(model, optimiser, train, dev, config, epoch, counts, advance)
             found.history.append(record)
             if found.best_epoch == 0 or record.dev_accuracy > found.dev_accuracy:
                 found.best_epoch = record.epoch
@@ -179,12 +184,12 @@ def _epoch(
     dev: Dataset,
     config: FineTuneConfig,
     epoch: int,
+    counts: Sequence[int],
     advance: Callable[[int, int], None],
 ) -> EpochRecord:
-    """Train one epoch and judge it."""
+    """Train one epoch, of which `counts` has the batches as of all others, and judge it."""
     started = time.monotonic()
     batches = _batches(train, config, epoch)
-    counts = [len(_batches(train, config, one)) for one in range(1, config.epochs + 1)]
     step, steps = sum(counts[: epoch - 1]), sum(counts)
     torch.manual_seed(_seed(config.seed, epoch))
     device = next(model.model.parameters()).device
@@ -364,6 +369,9 @@ def save_fine_tuned(
         data_config: the data it was trained on.
         train_config: how.
         metadata: anything JSON-able to keep beside it.
+
+    Raises:
+        OSError: the folder cannot be written to.
     """
     folder = Path(directory)
     partial = folder / "partial"

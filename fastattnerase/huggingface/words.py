@@ -80,8 +80,32 @@ class Pieces:
             >>> model.words.has_words(["[SEP]", "film"])  # doctest: +SKIP
             True
         """
-        own = {piece for index in set(self.indices(words)) for piece in self.pieces(index)}
-        return not own <= self._specials
+        return not self._of(self.indices(words)) <= self._specials
+
+    def _of(self, indices: Iterable[int]) -> set[int]:
+        return {piece for index in set(indices) for piece in self.pieces(index)}
+
+    def require_words(self, document: Document, indices: Sequence[int]) -> None:
+        """Refuse a document with a second text, or of special tokens only.
+
+        Args:
+            document: it is named by its id.
+            indices: of its words.
+
+        Raises:
+            ModelError: it is such a document.
+        """
+        if document.query_ids is not None:
+            raise ModelError(
+                f"dataset: given a second text for document {document.id}, needed documents of one "
+                "text"
+            )
+        own = self._of(indices)
+        if own and own <= self._specials:
+            raise ModelError(
+                f"dataset: given document {document.id}, {' '.join(document.tokens)!r:.40}, of "
+                "special tokens only, needed words"
+            )
 
     def fresh(self) -> Pieces:
         """Give the same tokenizer's pieces without the words that were asked for so far."""
@@ -212,18 +236,9 @@ def fitted(dataset: Dataset, words: Pieces, config: TransformerConfig, limit: in
     for document in dataset:
         words.indices(document.tokens)
     for document in dataset:
-        if document.query_ids is not None:
-            raise ModelError(
-                f"dataset: given a second text for document {document.id}, needed documents of one "
-                "text"
-            )
         indices = words.indices(document.tokens)
+        words.require_words(document, indices)
         counts = np.array([len(words.pieces(index)) for index in indices], dtype=np.int64)  # [n]
-        if counts.any() and not words.has_words(document.tokens):
-            raise ModelError(
-                f"dataset: given document {document.id}, {' '.join(document.tokens)!r:.40}, of "
-                "special tokens only, needed words"
-            )
         ends = counts.cumsum()
         n = len(counts)
         if n and ends[-1] > limit:
@@ -236,7 +251,7 @@ def fitted(dataset: Dataset, words: Pieces, config: TransformerConfig, limit: in
             else:
                 n -= 1
             indices = indices[:n]
-            truncated += 1
+            truncated += indices != document.token_ids.tolist()  # else it has been cut before
         documents.append(_document(document, indices, n, words, config))
         if document.spans is not None:
             spans_cut += cut_spans(document.spans.tolist(), n)[1]

@@ -61,11 +61,17 @@ class Attended(NamedTuple):
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Run without dropout and without gradients; leave every module's mode as it was found."""
+    with without_dropout(model), torch.no_grad():
+        yield
+
+
+@contextmanager
+def without_dropout(model: nn.Module) -> Iterator[None]:
+    """Run in evaluation mode; leave every module's mode as it was found."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        with torch.no_grad():
-            yield
+        yield
     finally:
         for module, mode in modes:
             module.training = mode

@@ -94,8 +94,15 @@ def in_batches(
 
 
 def derivative_bytes_of_word(model: nn.Module) -> int:
-    """Estimate what a word takes where derivatives are taken of copies: twice as much, measured."""
-    return 2 * bytes_of_word(model)
+    """Estimate what a word takes where derivatives are taken of copies: twice as much, measured.
+
+    Or more where a model is deep: what each linear layer and each normalisation gives is kept until
+    the derivative comes back to it.
+    """
+    once = bytes_of_word(model)
+    linear = (part.out_features for part in model.modules() if isinstance(part, nn.Linear))
+    norms = (part.weight.numel() for part in model.modules() if isinstance(part, nn.LayerNorm))
+    return max(2 * once, once + _FLOAT * (sum(linear) + sum(norms)))
 
 
 @contextmanager

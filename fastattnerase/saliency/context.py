@@ -272,13 +272,14 @@ class MethodContext:
         Raises:
             ModelError: naming the document and what it needs.
         """
+        unit = "word" if self.of_pieces is None else "position"
         for place, document in enumerate(dataset):
             words = self.size_of(document)
             if words > self.words:
                 raise ModelError(
                     f"max_bytes: given {self.max_bytes:,}, needed at least "
                     f"{words * self.bytes_of_word(self.module):,} for instance {place} "
-                    f"(id {document.id}, {words:,} {plural(words, 'word')})"
+                    f"(id {document.id}, {words:,} {plural(words, unit)})"
                 )
 
 

@@ -29,7 +29,7 @@ def attribute(
     target: Target = "decision",
     output: Output = "logit",
     *,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
     **options: Any,
 ) -> Attribution:
     """Score the items of texts by a saliency method.
@@ -53,7 +53,8 @@ def attribute(
         output: which number of the class is `f_c`: `logit`, `probability`, or `margin`,
             `z_c − max_{c'≠c} z_{c'}`. Methods of the attention layer are of the engine's output,
             the probability; the result says which.
-        max_bytes: memory of a pass through the model, in bytes, estimated; in float32.
+        max_bytes: memory of a pass through the model, in bytes, estimated; in float32. By default
+            64 MiB, or what the longest document takes where that is more.
         options: of the method: `saliency.methods()[name].options`.
 
     Returns:
@@ -62,7 +63,8 @@ def attribute(
 
     Raises:
         ModelError: an unknown method, option, output or target, a class that the model does not
-            have, `max_bytes` below what one document needs, a model that the method cannot use.
+            have, a given `max_bytes` below what one document needs, a model that the method cannot
+            use.
 
     Source:
         Bastings and Filippova 2020, "The elephant in the interpretability room".
@@ -91,7 +93,8 @@ def attribute(
     chosen = find_method(method)
     given = chosen.with_options(options)
     context = context_of(model, dataset, target, output, max_bytes, chosen.bytes_of_word)
-    context.require_room(dataset)
+    if max_bytes is not None:
+        context.require_room(dataset)
     devices = [context.device] if context.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         found = list(_scored(context, chosen, dataset, given))
@@ -103,7 +106,7 @@ def context_of(
     dataset: Dataset,
     target: Target = "decision",
     output: Output = "logit",
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
     of_word: Callable[[nn.Module], int] = bytes_of_word,
 ) -> MethodContext:
     """Check what `attribute` is asked for and give it to methods.
@@ -144,7 +147,8 @@ def context_of(
     known = isinstance(model, AttentionClassifier)
     if isinstance(target, int) and known and not 0 <= target < model.num_classes:
         raise ModelError(f"target: given class {target}, needed 0 to {model.num_classes - 1}")
-    return MethodContext(model, target, output, max_bytes, of_word)
+    budget = MAX_BYTES if max_bytes is None else max_bytes
+    return MethodContext(model, target, output, budget, of_word)
 
 
 def _is_class(number: Any) -> bool:

@@ -112,6 +112,11 @@ def test_compare(folder: Path) -> None:
     before = (folder / "c" / "report" / "tables" / "means.csv").read_text()
     run(*given)
     assert (folder / "c" / "report" / "tables" / "means.csv").read_text() == before
+    assert "<tr><td>erasure</td><td>remove</td></tr>" in page
+    for name, choice in (("erasure", "mask"), ("pool", "largest")):
+        line = one_line(*given, f"--{name}", choice)
+        assert f"holds a run with another config ({name} is " in line
+        assert f"and '{choice}' here" in line
     line = one_line("compare", "--transformer", folder / "m", "--methods", "lrp")
     assert "--methods: given lrp with --transformer" in line
 

@@ -10,6 +10,7 @@ from huggingface.tiny import DEVICES, FAMILIES, TEXT, texts_of, tiny
 from torch import Tensor
 
 import fastattnerase as fae
+from fastattnerase.data.dataset import collate
 from fastattnerase.huggingface import TransformerConfig
 from fastattnerase.kept_items import sweep_beside_kept
 from fastattnerase.models import ModelError
@@ -220,3 +221,40 @@ def test_orders_of_named_rankings_are_the_engines() -> None:
             own.remove(n)  # the kept item
             assert found.order[row, begin : begin + n].tolist() == own
             begin += n
+
+
+def test_whoever_streams_keeps_modes_and_gradients() -> None:
+    """While batches are looked at, the model is as it was; its head has no dropout all the same."""
+    model = tiny("bert").train()
+    dataset = texts_of(model, TEXTS)
+    stream = model.attention_batches(dataset, batch_tokens=20)
+    other = model.attention_batches(dataset, batch_tokens=20)
+    batch = next(stream)
+    next(other)
+    assert torch.is_grad_enabled()
+    assert model.model.training
+    pooled = torch.zeros(len(batch), *batch.values.shape[1:])
+    rows = torch.arange(len(batch))
+    assert torch.equal(batch.call_head(pooled, rows), batch.call_head(pooled, rows))
+    assert model.model.training
+    stream.close()
+    other.close()
+    assert torch.is_grad_enabled()
+
+
+def test_gradients_of_padded_texts_are_the_same_on_several_threads() -> None:
+    """Special tokens stand in every text: their gradients are summed in one order."""
+    model = tiny("bert")
+    dataset = texts_of(model, [LONG] * 128)  # 128 x 28 positions of 32 numbers
+    batch = collate(list(dataset))
+    found = []
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for _ in range(8):
+            model.zero_grad()
+            model.logits(model.embed(batch), batch)[:, 0].sum().backward()
+            found.append(model.model.get_input_embeddings().weight.grad.clone())
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(found[0], one) for one in found[1:])

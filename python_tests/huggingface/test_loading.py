@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from huggingface.tiny import CLASSES, FAMILIES, TEXT, bert_tokenizer, save_tiny, texts_of, tiny
+from huggingface.tiny import (
+    CLASSES,
+    FAMILIES,
+    TEXT,
+    bert_tokenizer,
+    save_tiny,
+    texts_of,
+    tiny,
+    tiny_model,
+)
 from safetensors.torch import load_file, save_file
 
-from fastattnerase.huggingface import FineTuneConfig, load_transformer, new_classifier
+from fastattnerase.huggingface import (
+    FineTuneConfig,
+    TransformerClassifier,
+    load_transformer,
+    new_classifier,
+)
 from fastattnerase.models import ModelError
 
 
@@ -94,6 +109,29 @@ def test_a_damaged_description_is_named(damage: str, tmp_path: Path) -> None:
     folder = save_tiny("bert", tmp_path / "m")
     (folder / "fastattnerase.json").write_text(damage)
     refused(folder, "fastattnerase.json is damaged .*train again")
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ({"max_pieces": "x"}, r"is damaged \(max_pieces is 'x', needed a whole number\)"),
+        ({"classes": 3}, "given classes 3, needed a list of names"),
+        ({"classes": [1, 2]}, r"given classes \[1, 2\], needed a list of names"),
+    ],
+)
+def test_a_wrong_part_of_a_description_is_named(part: Any, told: str, tmp_path: Path) -> None:
+    folder = save_tiny("bert", tmp_path / "m")
+    (folder / "fastattnerase.json").write_text(json.dumps({"format": 1, "data": {}} | part))
+    refused(folder, told)
+
+
+def test_a_classifier_of_numbers_or_half_precision_is_refused() -> None:
+    model = tiny_model("bert", bert_tokenizer())
+    with pytest.raises(ModelError, match=r"given torch.bfloat16, .*needed float32: model.float"):
+        TransformerClassifier(model.bfloat16(), bert_tokenizer())
+    model.config.problem_type = "regression"
+    with pytest.raises(ModelError, match="given a classifier of numbers, needed one class a text"):
+        TransformerClassifier(model.float(), bert_tokenizer())
 
 
 @pytest.mark.parametrize("kind", ["regression", "multi_label_classification"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from captum.attr import LayerIntegratedGradients, Occlusion
-from huggingface.tiny import FAMILIES, TEXT, texts_of, tiny
+from huggingface.tiny import FAMILIES, TEXT, bert_tokenizer, texts_of, tiny, tiny_model
 from torch import Tensor
 
 from fastattnerase import saliency
@@ -15,6 +15,8 @@ from fastattnerase.huggingface import TransformerConfig
 from fastattnerase.huggingface.methods import pooled
 from fastattnerase.input_erasure import erase_inputs
 from fastattnerase.models import ModelError
+from fastattnerase.saliency import scoring
+from fastattnerase.saliency.batches import bytes_of_word, derivative_bytes_of_word
 
 TEXTS = [TEXT, ["good"], [], ["the", "unbelievably", "dull", "films"] * 2]
 METHODS = [
@@ -210,5 +212,49 @@ def test_a_small_budget_is_refused_or_kept() -> None:
     small = saliency.attribute(model, dataset, "omission", max_bytes=60_000)
     assert small.chunk < usual.chunk
     torch.testing.assert_close(usual.scores, small.scores, atol=2e-5, rtol=1e-4)
-    with pytest.raises(ModelError, match=r"max_bytes: given 20,000, needed at least .* words\)"):
+    with pytest.raises(
+        ModelError, match=r"max_bytes: given 20,000, needed at least .* positions\)"
+    ):
         saliency.attribute(model, dataset, "omission", max_bytes=20_000)
+
+
+def test_without_a_budget_a_longer_text_makes_a_batch_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tiny("bert")
+    dataset = texts_of(model, TEXTS)
+    usual = saliency.attribute(model, dataset, "gradient_norm")
+    monkeypatch.setattr(scoring, "MAX_BYTES", 20_000)
+    small = saliency.attribute(model, dataset, "gradient_norm")
+    assert small.max_bytes == 20_000
+    torch.testing.assert_close(usual.scores, small.scores, atol=2e-5, rtol=1e-4)
+
+
+def test_the_attention_layers_methods_keep_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("bert")
+    dataset = texts_of(model, TEXTS * 8)
+    sizes = []
+    usual = type(model).attention_outputs
+
+    def watched(*args: Any, **options: Any) -> Any:
+        for batch, logits in usual(*args, **options):
+            sizes.append(batch.num_items)
+            yield batch, logits
+
+    monkeypatch.setattr(type(model), "attention_outputs", watched)
+    saliency.attribute(model, dataset, "gradient")
+    assert len(sizes) == 1
+    sizes.clear()
+    found = saliency.attribute(model, dataset, "gradient", max_bytes=60_000)
+    assert len(sizes) > 1
+    assert max(sizes) <= found.chunk
+
+
+def test_deep_models_take_more_where_derivatives_are_taken() -> None:
+    """A layer of width 32 keeps 4 x 32 of attention, 48 + 32 behind it and 2 x 32 normalised."""
+    shallow, deep = (tiny_model("bert", bert_tokenizer(), layers=layers) for layers in (1, 40))
+    assert bytes_of_word(deep) == bytes_of_word(shallow)
+    # Beside layers: the embeddings' normalisation, the pooler, two classes.
+    kept = 4 * (40 * (4 * 32 + 48 + 32 + 2 * 32) + 32 + 32 + 2)
+    assert derivative_bytes_of_word(deep) == bytes_of_word(deep) + kept
+    assert derivative_bytes_of_word(shallow) == 2 * bytes_of_word(shallow)

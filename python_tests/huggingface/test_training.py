@@ -116,6 +116,18 @@ def test_a_head_of_other_classes_is_new_and_of_the_same_goes_on(tmp_path: Path) 
     assert three.num_classes == 3
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_of_a_new_head_is_new(family: str, tmp_path: Path) -> None:
+    """Encoders end where the family's own model ends: DistilBERT's head has two layers."""
+    checkpoint = save_tiny(family, tmp_path / "checkpoint")
+    before = load_transformer(checkpoint).model.model.state_dict()
+    after = new_classifier(checkpoint, NAMES, FineTuneConfig()).model.state_dict()
+    same = {name for name in before if torch.equal(before[name], after[name])}
+    head = {"bert": {"classifier"}, "roberta": {"classifier"},
+            "distilbert": {"pre_classifier", "classifier"}}[family]  # fmt: skip
+    assert {name for name in before if name.partition(".")[0] in head} == set(before) - same
+
+
 def test_learning_rates_by_hand() -> None:
     config = FineTuneConfig(learning_rate=1.0, warm_up=0.3)
     assert [config.rate(step, 10) for step in range(10)] == pytest.approx(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from huggingface.tiny import (
@@ -145,3 +148,23 @@ def test_a_word_beyond_the_limit_gives_no_warning(capfd: pytest.CaptureFixture[s
     model = tiny("roberta")
     assert len(model.words.pieces(model.words.indices(["zxqv" * 30])[0])) == 121  # 60 at most
     assert "sequence length" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("unit", ["words", "pieces"])
+def test_fitting_again_changes_nothing(unit: str) -> None:
+    model = tiny("bert", TransformerConfig(unit=unit, max_pieces=6))  # type: ignore[arg-type]
+    once = texts_of(model, [["a", "films", "unbelievably", "good"], ["a"] * 4, ["a"] * 5])
+    again = model.fit(once)
+    assert (once.truncated, again.truncated) == (2, 2)
+    assert [d.token_ids.tolist() for d in again] == [d.token_ids.tolist() for d in once]
+
+
+def test_known_pieces_are_refused_as_words_are() -> None:
+    """Of texts whose words are pieces already nothing is fitted, but what is refused is."""
+    model = tiny("bert", TransformerConfig(unit="pieces"))
+    with pytest.raises(ModelError, match=r"given document 1, '.SEP.', of special tokens only"):
+        texts_of(model, [["a", "film"], ["[SEP]"]])
+    dataset = texts_of(model, [["a", "film"]])
+    second = replace(dataset[0], query_ids=np.array([5]), query_tokens=["good"])
+    with pytest.raises(ModelError, match="given a second text for document 0"):
+        model.fit(replace(dataset, documents=[second]))

@@ -51,8 +51,10 @@ def roberta_tokenizer() -> Any:
     return RobertaTokenizerFast(tokenizer_object=made, model_max_length=60, add_prefix_space=True)
 
 
-def tiny_model(family: str, tokenizer: Any, *, classes: int = 2, seed: int = 0) -> Any:
-    """Make a classifier of two layers and four heads with random weights, larger than usual."""
+def tiny_model(
+    family: str, tokenizer: Any, *, classes: int = 2, seed: int = 0, layers: int = 2
+) -> Any:
+    """Make a classifier of few layers and four heads with random weights, larger than usual."""
     import transformers
 
     torch.manual_seed(seed)
@@ -64,13 +66,13 @@ def tiny_model(family: str, tokenizer: Any, *, classes: int = 2, seed: int = 0) 
     }  # fmt: skip
     if family == "distilbert":
         config: Any = transformers.DistilBertConfig(
-            dim=32, hidden_dim=48, n_heads=4, n_layers=2, **sizes
+            dim=32, hidden_dim=48, n_heads=4, n_layers=layers, **sizes
         )
         model: Any = transformers.DistilBertForSequenceClassification(config)
     else:
         of = {"bert": transformers.BertConfig, "roberta": transformers.RobertaConfig}[family]
         config = of(
-            hidden_size=32, intermediate_size=48, num_attention_heads=4, num_hidden_layers=2,
+            hidden_size=32, intermediate_size=48, num_attention_heads=4, num_hidden_layers=layers,
             type_vocab_size=1, **sizes,
         )  # fmt: skip
         made = {

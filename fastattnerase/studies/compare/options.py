@@ -40,7 +40,8 @@ class Options:
             marked training texts it is the own number.
         resamples: Resamples of the documents for intervals of 95 %.
         seed: Seed of random rankings and of resamples.
-        max_bytes: Memory of a batch of documents and what the model computes of it.
+        max_bytes: Memory of a batch of documents and what the model computes of it; by default
+            64 MiB, or what the longest document takes where that is more.
 
     Raises:
         RunError: no method, a grid that is not known, or a number out of range. Whether methods are
@@ -60,7 +61,7 @@ class Options:
     share: Literal["train", "own"] = "train"
     resamples: int = 1000
     seed: int = 0
-    max_bytes: int = 1 << 26
+    max_bytes: int | None = None
 
     def __post_init__(self) -> None:
         for name, known in (("methods", METHODS), ("grids", GRIDS)):
@@ -75,11 +76,10 @@ class Options:
             raise RunError(f"grids: given {unknown[0]!r}, needed some of {', '.join(GRIDS)}")
         for problem in wrong_choices(self):
             raise RunError(problem)
-        for name in ("random_rankings", "resamples", "max_bytes"):
-            if getattr(self, name) < 1:
-                raise RunError(f"{name}: given {getattr(self, name)}, needed at least 1")
-        if self.instances is not None and self.instances < 1:
-            raise RunError(f"instances: given {self.instances}, needed at least 1")
+        for name in ("random_rankings", "resamples", "max_bytes", "instances"):
+            given = getattr(self, name)
+            if given is not None and given < 1:
+                raise RunError(f"{name}: given {given}, needed at least 1")
         if not 0 <= self.seed < 2**63:
             raise RunError(f"seed: given {self.seed}, needed 0 to 2**63 - 1")
 

@@ -104,7 +104,7 @@ def build(work: Compare, folder: Path) -> tuple[Path, list[Finding]]:
         checks=_checks(frames["checks"]),
         options=[
             (name.replace("_", " "), ", ".join(map(str, v)) if isinstance(v, tuple) else str(v))
-            for name, v in vars(work.options).items()
+            for name, v in (vars(work.options) | work.subject.choices).items()
         ],
         by_sentences=not work.flat,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,12 @@ class Subject:
     spans_unfit: int
     digest: str
     transformer: TransformerConfig | None = None
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """What an item of a transformer is, and how words of the input are erased."""
+        of = self.transformer
+        return {} if of is None else {one.name: getattr(of, one.name) for one in fields(of)}
 
 
 def describe(

@@ -135,7 +135,12 @@ class Compare(Workspace):
         options = replace(options, methods=options.methods or known)
         for method in options.methods or ():
             saliency.find_method(method)
-        state = {"kind": KIND, "digest": subject.digest, "config": options.fixed()}
+        state = {
+            "kind": KIND,
+            "digest": subject.digest,
+            "classes": list(subject.classes),
+            "config": options.fixed() | subject.choices,
+        }
         begin(out, state, name=name, about={})
         (out / RESULT).unlink(missing_ok=True)  # until every step of these options is done
         write_documents(documents, out)
@@ -287,7 +292,9 @@ class Compare(Workspace):
         return [*scores, *curves, of_layer, last]
 
     def _state(self) -> dict[str, Any]:
-        return {"digest": self.subject.digest, **self.options.fixed()}
+        of = self.subject
+        own = {"digest": of.digest, "classes": list(of.classes), **of.choices}
+        return own | self.options.fixed()
 
     def _score_state(self, method: str) -> dict[str, Any]:
         return self._state() | {"method": method, "max_bytes": self.options.max_bytes}
