@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,8 @@ else:  # imported where they are used; hints that are read at run time say Any
 _FORM = (
     'an object of ERASER\'s results, {"annotation_id": …, "rationales": [{"docid": …, …}, …], …}'
 )
+_Kind = TypeVar("_Kind", str, int, list[Any], dict[str, Any])
+_NAMES = {str: "text", int: "whole number", list: "list", dict: "object"}
 _HARD, _SOFT = "hard_rationale_predictions", "soft_rationale_predictions"
 _WITHOUT, _ONLY = (
     "comprehensiveness_classification_scores",
@@ -96,8 +98,9 @@ def write_eraser(path: str | Path, results: Iterable[EraserResult]) -> int:
         How many lines were written.
 
     Raises:
-        ValueError: a number that is not finite, which JSON has no word for.
-        TypeError: anything but numbers and texts, such as tensors.
+        ValueError: a number that is not finite, which JSON has no word for; what `read_eraser`
+            refuses, such as a span without words.
+        TypeError: no results; anything but numbers and texts, such as tensors.
 
     Source:
         DeYoung et al. 2020, ERASER; the format is described in its code's README.
@@ -115,8 +118,11 @@ def write_eraser(path: str | Path, results: Iterable[EraserResult]) -> int:
     """
     lines = []
     for result in results:
+        if not isinstance(result, EraserResult):
+            raise TypeError(f"results: given {type(result).__name__}, needed EraserResult")
         try:
-            lines.append(json.dumps(_line_of(result), allow_nan=False) + "\n")
+            line = _line_of(result)
+            lines.append(json.dumps(line, allow_nan=False) + "\n")
         except ValueError:
             raise ValueError(
                 f"results: given a number that is not finite in {result.annotation_id}, needed "
@@ -127,6 +133,12 @@ def write_eraser(path: str | Path, results: Iterable[EraserResult]) -> int:
                 f"results: given {error} in {result.annotation_id}, needed Python's numbers and "
                 "texts, as .tolist() of an array or a tensor gives"
             ) from error
+        try:
+            _result_of(line)
+        except ValueError as error:
+            raise ValueError(
+                f"results: given {error} in {result.annotation_id}, needed {_FORM}"
+            ) from None
     Path(path).write_text("".join(lines), encoding="utf-8")
     return len(lines)
 
@@ -172,16 +184,17 @@ def read_eraser(path: str | Path) -> list[EraserResult]:
         >>> read_eraser("results.jsonl")[0].rationales[0].soft  # doctest: +SKIP
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error})") from error
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not splitlines(), which would also cut at marks such as U+2028 that stand within JSON's texts.
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
             found.append(_result_of(json.loads(line)))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 f"{path}, line {number}: given {_given(error, line)}, needed {_FORM}"
             ) from error
@@ -202,34 +215,68 @@ def _given(error: Exception, line: str) -> str:
 def _result_of(line: dict[str, Any]) -> EraserResult:
     """Read one object."""
     rationales = []
-    for given in line["rationales"]:
+    for given in _typed(list, "rationales", line["rationales"]):
         soft, hard = given.get(_SOFT), given.get(_HARD)
-        spans = None
+        scores = spans = None
+        if soft is not None:
+            scores = tuple(_number(_SOFT, score) for score in _typed(list, _SOFT, soft))
         if hard is not None:
-            spans = tuple((int(span["start_token"]), int(span["end_token"])) for span in hard)
-            if any(not 0 <= a < b for a, b in spans):
-                raise ValueError(f"a span of {spans}")
-        scores = None if soft is None else tuple(map(float, soft))
-        if scores is not None and not all(map(math.isfinite, scores)):
-            raise ValueError("a score that is not finite")
-        rationales.append(EraserRationale(str(given["docid"]), scores, spans))
+            spans = tuple(_span(span) for span in _typed(list, _HARD, hard))
+        rationales.append(EraserRationale(_typed(str, "docid", given["docid"]), scores, spans))
+    decision, scores_of, at_thresholds, flip = (
+        line.get(name)
+        for name in (
+            "classification", "classification_scores", "thresholded_scores", "tokens_to_flip"
+        )
+    )  # fmt: skip
     thresholds = tuple(
-        EraserThreshold(float(at["threshold"]), _scores(at[_WITHOUT]), _scores(at[_ONLY]))
-        for at in line.get("thresholded_scores") or ()
+        EraserThreshold(
+            _number("threshold", at["threshold"]),
+            _scores(_WITHOUT, at[_WITHOUT]),
+            _scores(_ONLY, at[_ONLY]),
+        )
+        for at in _typed(list, "thresholded_scores", [] if at_thresholds is None else at_thresholds)
     )
-    flip, scores_of = line.get("tokens_to_flip"), line.get("classification_scores")
     return EraserResult(
-        str(line["annotation_id"]),
+        _typed(str, "annotation_id", line["annotation_id"]),
         tuple(rationales),
-        line.get("classification"),
-        None if scores_of is None else _scores(scores_of),
+        None if decision is None else _typed(str, "classification", decision),
+        None if scores_of is None else _scores("classification_scores", scores_of),
         thresholds,
-        None if flip is None else int(flip),
+        None if flip is None else _typed(int, "tokens_to_flip", flip),
     )
 
 
-def _scores(given: dict[str, Any]) -> dict[str, float]:
-    return {str(name): float(value) for name, value in given.items()}
+def _typed(kind: type[_Kind], name: str, given: Any) -> _Kind:
+    """Give what is of a kind; true and false are no whole numbers."""
+    if not isinstance(given, kind) or isinstance(given, bool):
+        raise ValueError(f"{name} {given!r:.40}, which is no {_NAMES[kind]}")
+    return given
+
+
+def _number(name: str, given: Any) -> float:
+    """Give a finite number; a text that looks like one is none."""
+    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if not is_number or not abs(given) <= sys.float_info.max:
+        raise ValueError(f"{name} {given!r:.40}, which is no finite number")
+    return float(given)
+
+
+def _span(given: Any) -> tuple[int, int]:
+    """Read the first word of a span and the one after its last."""
+    first, after = (_typed(int, name, given[name]) for name in ("start_token", "end_token"))
+    if not 0 <= first < after:
+        raise ValueError(f"a span of {first, after}")
+    return first, after
+
+
+def _scores(name: str, given: Any) -> dict[str, float]:
+    """Read numbers by class."""
+    of_class = _typed(dict, name, given)
+    return {
+        _typed(str, f"a class of {name}", label): _number(name, score)
+        for label, score in of_class.items()
+    }
 
 
 def eraser_results(
@@ -252,11 +299,12 @@ def eraser_results(
         scores: [T], of the words, one document after another: the soft rationales.
         offsets: [B + 1], integers.
         docids: [B], the documents; default: the examples' names.
-        chosen: [T], bool: the words of the hard rationales, as `choose_words` gives them.
+        chosen: [T], bool, or integers 0 and 1: the words of the hard rationales, as `choose_words`
+            gives them.
         erased: what `erase_inputs` gave with direction "erase", at thresholds that have
             `fractions`; with `kept` it makes decisions, probabilities and `thresholded_scores`.
-        kept: the same with direction "keep".
-        classes: [C], their names; needed with `erased`.
+        kept: the same of the same rankings with direction "keep".
+        classes: [C], their names, each another; needed with `erased`.
         fractions: the thresholds.
         row: which ranking of `erased` and `kept`.
 
@@ -273,17 +321,26 @@ def eraser_results(
         (((0, 1),), (0.5, 0.25))
     """
     values, bounds = read_scores("scores", scores, offsets)
+    if values.ndim != 1:
+        raise ValueError(f"scores: given {list(values.shape)}, needed [T], those of one method")
     docids = annotation_ids if docids is None else docids
     if not len(annotation_ids) == len(docids) == len(bounds) - 1:
         raise ValueError(
             f"annotation_ids, docids: given {len(annotation_ids)} and {len(docids)}, needed "
             f"{len(bounds) - 1}, one a document"
         )
-    picked = None if chosen is None else np.asarray(chosen, dtype=bool)
-    if picked is not None and picked.shape != values.shape:
-        raise ValueError(f"chosen: given {list(picked.shape)}, needed {list(values.shape)}")
+    picked = None
+    if chosen is not None:
+        marks = np.asarray(chosen)
+        if marks.shape != values.shape:
+            raise ValueError(f"chosen: given {list(marks.shape)}, needed {list(values.shape)}")
+        picked = marks == 1
+        if not (picked | (marks == 0)).all():
+            raise ValueError("chosen: given others than True and False, needed these")
     if (erased is None) != (kept is None) or (erased is None) != (classes is None):
         raise ValueError("erased, kept, classes: given some of them, needed all or none")
+    if erased is not None and kept is not None and classes is not None:
+        _check_outputs(erased, kept, classes, row, bounds.tolist())
     found = []
     for b, (example, docid) in enumerate(zip(annotation_ids, docids, strict=True)):
         begin, end = int(bounds[b]), int(bounds[b + 1])
@@ -298,15 +355,10 @@ def eraser_results(
     return found
 
 
-def _outputs(
-    erased: InputErasure,
-    kept: InputErasure,
-    classes: Sequence[str],
-    fractions: Sequence[float],
-    row: int,
-    b: int,
-) -> dict[str, Any]:
-    """Give what the model says of a document, whole and at the thresholds."""
+def _check_outputs(
+    erased: InputErasure, kept: InputErasure, classes: Sequence[str], row: int, bounds: list[int]
+) -> None:
+    """Refuse what a model said of other documents or rankings than the results are of."""
     if (erased.direction, kept.direction) != ("erase", "keep"):
         raise ValueError(
             f"erased, kept: given directions {erased.direction} and {kept.direction}, needed erase "
@@ -317,6 +369,34 @@ def _outputs(
             f"classes: given {len(classes)}, needed "
             f"{counted(erased.probabilities.shape[1], 'name')}"
         )
+    if len(set(classes)) != len(classes):
+        raise ValueError(f"classes: given {list(classes)!s:.60}, needed each name once")
+    for name, found in (("erased", erased), ("kept", kept)):
+        if found.offsets.tolist() != bounds:
+            raise ValueError(
+                f"{name}: given documents with offsets {found.offsets.tolist()!s:.60}, needed "
+                f"{bounds!s:.60}, those of scores"
+            )
+        if not 0 <= row < len(found.rankings):
+            raise ValueError(
+                f"row: given {row}, needed 0 to {len(found.rankings) - 1}, the rankings of {name}"
+            )
+    if erased.rankings[row] != kept.rankings[row]:
+        raise ValueError(
+            f"erased, kept: given rankings {erased.rankings[row]!r} and {kept.rankings[row]!r} in "
+            f"row {row}, needed one"
+        )
+
+
+def _outputs(
+    erased: InputErasure,
+    kept: InputErasure,
+    classes: Sequence[str],
+    fractions: Sequence[float],
+    row: int,
+    b: int,
+) -> dict[str, Any]:
+    """Give what the model says of a document, whole and at the thresholds."""
 
     def named(p: torch.Tensor) -> dict[str, float]:
         return dict(zip(classes, p.tolist(), strict=True))
