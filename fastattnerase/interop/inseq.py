@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def read_inseq(path: str | Path, *, generated: int = 0) -> list[dict[str, list[A
 
     Raises:
         DataError: the file cannot be read, or a field is missing or not of the form; it names file
-            and field.
+            and field. No such generated token.
 
     Source:
         Sarti et al. 2023, Inseq: an interpretability toolkit for sequence generation models.
@@ -49,11 +50,11 @@ def read_inseq(path: str | Path, *, generated: int = 0) -> list[dict[str, list[A
     try:
         content = Path(path).read_bytes()
         text = (gzip.decompress(content) if content[:2] == _GZIP else content).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error})") from error
     try:
         output = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: given no JSON ({error}), needed inseq's saved output") from error
     try:
         texts = _field(output, "sequence_attributions", "")
@@ -97,10 +98,12 @@ def _of_text(node: Any, within: str, generated: int) -> dict[str, list[Any]]:
     listed = _field(node, side, within)
     if not isinstance(listed, list):
         raise _wrong(f"{within}.{side}", listed, "a list of tokens")
-    tokens = [
-        str(_field(token, "token", f"{within}.{side}[{place}]"))
-        for place, token in enumerate(listed)
-    ]
+    tokens = []
+    for place, one in enumerate(listed):
+        token = _field(one, "token", f"{within}.{side}[{place}]")
+        if not isinstance(token, str):
+            raise _wrong(f"{within}.{side}[{place}].token", token, "a text")
+        tokens.append(token)
     if scores.ndim != 2:
         raise ValueError(
             f"{field}: given {list(scores.shape)}, needed [tokens, generated tokens], which "
@@ -110,7 +113,7 @@ def _of_text(node: Any, within: str, generated: int) -> dict[str, list[Any]]:
         raise ValueError(
             f"{field}: given {counted(len(scores), 'row')}, needed {len(tokens)}, one a token"
         )
-    if not 0 <= generated < scores.shape[1]:
+    if type(generated) is not int or not 0 <= generated < scores.shape[1]:
         raise ValueError(
             f"generated: given {generated}, needed 0 to {scores.shape[1] - 1}, the tokens that "
             f"{field} has"
@@ -133,10 +136,12 @@ def _scores(given: Any, field: str) -> Tensor:
         raise _wrong(field, given, "safetensors in base64")
     try:
         found = load(base64.b64decode(given, validate=True))
-    except (ValueError, SafetensorError) as error:
+    except (ValueError, SafetensorError, KeyError) as error:  # KeyError: no type of torch's
         raise ValueError(
             f"{field}: given {given!r:.40} ({error}), needed safetensors in base64"
         ) from error
     if _SCORES not in found:
         raise ValueError(f"{field}: given {', '.join(found) or 'none'}, needed {_SCORES!r}")
+    if found[_SCORES].is_complex():
+        raise ValueError(f"{field}: given {found[_SCORES].dtype}, needed real numbers")
     return found[_SCORES].to(torch.float64)

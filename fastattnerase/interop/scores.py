@@ -98,7 +98,7 @@ def _of_padded(scores: Tensor, mask: Tensor | None, lengths: Tensor | None) -> P
     if mask is not None:
         check_tensor("mask", mask)
         check_devices(scores, mask=mask)
-        if mask.shape != scores.shape or mask.is_floating_point():
+        if mask.shape != scores.shape or mask.is_floating_point() or mask.is_complex():
             raise ValueError(
                 f"mask: given {mask.dtype} {shape_of(mask)}, needed bool {shape_of(scores)}"
             )
@@ -110,8 +110,12 @@ def _of_padded(scores: Tensor, mask: Tensor | None, lengths: Tensor | None) -> P
         check_tensor("lengths", lengths)
         check_devices(scores, lengths=lengths)
         columns = torch.arange(scores.shape[1], device=scores.device)
-        if lengths.shape != scores.shape[:1] or lengths.is_floating_point():
-            raise ValueError(f"lengths: given {shape_of(lengths)}, needed [{len(scores)}]")
+        no_counts = lengths.is_floating_point() or lengths.is_complex()
+        if lengths.shape != scores.shape[:1] or no_counts or lengths.dtype == torch.bool:
+            raise ValueError(
+                f"lengths: given {lengths.dtype} {shape_of(lengths)}, needed integers "
+                f"[{len(scores)}]"
+            )
         if ((lengths < 0) | (lengths > scores.shape[1])).any():
             raise ValueError(f"lengths: given others than 0 to {scores.shape[1]}, needed these")
         keep = columns < lengths[:, None]

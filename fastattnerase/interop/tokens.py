@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -40,7 +40,8 @@ def scores_of_tokens(
     Raises:
         ValueError: another `pool`, another number of explanations than documents or of scores than
             tokens, what is no number, NaN, or a token that is not the document's: the message names
-            the first that does not fit.
+            the first that does not fit. Documents of another model.
+        TypeError: no words of a transformer.
 
     Source:
         Attanasio et al. 2023, ferret: a framework for benchmarking explainers on transformers.
@@ -52,6 +53,10 @@ def scores_of_tokens(
         >>> erase_inputs(model, dataset, {"shap": theirs.scores})  # doctest: +SKIP
     """
     TransformerConfig(pool=pool)  # refuses another
+    if not isinstance(words, Pieces):
+        raise TypeError(
+            f"words: given {type(words).__name__}, needed those of a transformer, .words"
+        )
     if len(explanations) != len(dataset):
         raise ValueError(
             f"explanations: given {len(explanations)}, needed {len(dataset)}, one a document"
@@ -62,7 +67,13 @@ def scores_of_tokens(
         tokens, scores = _read(explanation, row)
         begin = len(ahead) if tokens[: len(ahead)] == ahead else 0
         end = len(tokens) - (len(behind) if behind and tokens[-len(behind) :] == behind else 0)
-        pieces = [words.texts(index) for index in document.token_ids.tolist()]
+        try:
+            pieces = [words.texts(index) for index in document.token_ids.tolist()]
+        except IndexError:
+            raise ValueError(
+                f"dataset: given a word in text {row} that words lacks, needed documents that "
+                "TransformerClassifier.fit gave"
+            ) from None
         own = [piece for word in pieces for piece in word]
         _require_same(tokens[begin:end], own, row)
         found.append(pooled(scores[begin:end], [len(word) for word in pieces], pool))
@@ -75,7 +86,7 @@ def _read(explanation: Any, row: int) -> tuple[list[str], Tensor]:
     """Read the tokens of an explanation, and their scores `[n]`."""
     parts = []
     for name in ("tokens", "scores"):
-        is_mapping = isinstance(explanation, dict)
+        is_mapping = isinstance(explanation, Mapping)
         part = explanation.get(name) if is_mapping else getattr(explanation, name, None)
         if part is None:
             raise ValueError(
@@ -83,12 +94,14 @@ def _read(explanation: Any, row: int) -> tuple[list[str], Tensor]:
                 "needed tokens and scores"
             )
         parts.append(part)
+    given = parts[1].tolist() if isinstance(parts[1], Tensor) else parts[1]
     try:
-        tokens, numbers = [str(token) for token in parts[0]], [float(score) for score in parts[1]]
-    except (TypeError, ValueError, RuntimeError) as error:
+        tokens, numbers = [str(token) for token in parts[0]], [float(score) for score in given]
+    except (TypeError, ValueError, OverflowError) as error:
+        texts, values = (" ".join(repr(part).split()) for part in (parts[0], given))
         raise ValueError(
-            f"explanations: given tokens {parts[0]!r:.40} and scores {parts[1]!r:.40} of text "
-            f"{row}, needed texts and numbers, one a token"
+            f"explanations: given tokens {texts:.40} and scores {values:.40} of text {row}, needed "
+            "texts and numbers, one a token"
         ) from error
     if len(tokens) != len(numbers):
         raise ValueError(

@@ -146,11 +146,23 @@ def test_a_rank_waits_for_the_others_before_it_tells_of_damage(
 
 
 class FakeRay:
-    """Ray with actors that die where they are told to, in this process."""
+    """Ray with actors that die where they are told to, in this process.
 
-    def __init__(self, deaths: dict[str, int], cores: int = 2) -> None:
-        self.deaths, self.cores = deaths, cores
+    An actor that does not fit waits until another is killed; the place of one that died is lost, as
+    long as `lost` says so.
+    """
+
+    def __init__(
+        self,
+        deaths: dict[str, int],
+        machines: tuple[tuple[int, int], ...] = ((2, 0),),
+        *,
+        places: int = 2,
+        lost: int = 0,
+    ) -> None:
+        self.deaths, self.machines, self.places, self.lost = deaths, machines, places, lost
         self.started: list[Any] = []
+        self.alive: list[Any] = []  # those that fit first
 
         class RayError(Exception):
             pass
@@ -161,8 +173,13 @@ class FakeRay:
 
         self.exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
 
-    def cluster_resources(self) -> dict[str, float]:
-        return {"CPU": float(self.cores)}
+    def nodes(self) -> list[dict[str, Any]]:
+        dead = {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}}
+        alive = [{"CPU": float(cores), "GPU": float(gpus)} for cores, gpus in self.machines]
+        return [dead, *({"Alive": True, "Resources": resources} for resources in alive)]
+
+    def kill(self, actor: Any) -> None:
+        self.alive.remove(actor.made)
 
     def remote(self, **needed: object) -> Any:
         self.needed = needed
@@ -170,21 +187,26 @@ class FakeRay:
         def wrap(worker: type) -> Any:
             def start(job: work.Job) -> Any:
                 made = worker(job)
-                actor = SimpleNamespace(run=SimpleNamespace(remote=lambda s: (id(made), made, s)))
+                run = SimpleNamespace(remote=lambda s: (id(made), made, s))
                 self.started.append(made)
-                return actor
+                self.alive.append(made)
+                return SimpleNamespace(run=run, made=made)
 
             return SimpleNamespace(remote=start)
 
         return wrap
 
     def wait(self, running: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
-        return running[-1:], running[:-1]  # not in the order in which they were begun
+        fit = [call for call in running if call[1] in self.alive[: self.places]]
+        assert fit, "nothing will ever be done"
+        return fit[-1:], [call for call in running if call is not fit[-1]]
 
     def get(self, call: Any) -> ShardRecord:
         _, made, shard = call
         if self.deaths.get(shard.name, 0):
             self.deaths[shard.name] -= 1
+            if self.lost:
+                self.lost, self.places = self.lost - 1, self.places - 1
             record = record_path(made.job.out, shard.name)
             record.parent.mkdir(exist_ok=True)
             record.with_name(f"{record.name}.1.partial").write_text("{")  # it was just writing
@@ -212,6 +234,73 @@ def test_a_dead_actor_is_replaced_and_its_shard_done_again(
     assert not list(tmp_path.rglob("*.partial"))
     assert len(fake.started) == 2 + 3  # for the cores, and for the dead
     assert fake.needed == {"num_cpus": 1, "num_gpus": 0, "max_restarts": 0}
+
+
+@pytest.mark.parametrize(
+    ("cpus", "places", "lost", "started"),
+    [
+        (1, 4, 2, 6),  # a machine is lost with its two actors, which are made again
+        (2, 2, 0, 2),  # none gets cores of two machines
+        (1, 1, 0, 4),  # others use the rest
+    ],
+)
+def test_a_sweep_ends_where_fewer_actors_fit(
+    dump: Path,
+    whole: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cpus: int,
+    places: int,
+    lost: int,
+    started: int,
+) -> None:
+    """Those that wait hold shards; they get the cores of those that have nothing left to do."""
+    deaths = {"shard-000003": 1, "shard-000004": 1} if lost else {}
+    machines = ((3, 0), (3, 0)) if cpus == 2 else ((2, 0), (2, 0))
+    fake = FakeRay(deaths, machines, places=places, lost=lost)
+    with_fake(monkeypatch, fake)
+    assert tiny.swept(dump, tmp_path, engine="ray", cpus_per_worker=cpus) == whole
+    assert len(fake.started) == started
+    assert not fake.alive
+
+
+@pytest.mark.parametrize(
+    ("device", "machines", "size", "needed"),
+    [
+        ("cuda", ((16, 8), (4, 0)), 4, ("cuda", 1)),  # cores of a machine without GPU do not help
+        ("cuda", ((64, 2), (4, 1)), 3, ("cuda", 1)),
+        ("auto", ((64, 2), (64, 0)), 2, ("cuda", 1)),
+        ("auto", ((7, 0), (5, 0)), 2, ("cpu", 0)),
+        ("cpu", ((8, 8),), 2, ("cpu", 0)),
+    ],
+)
+def test_as_many_actors_as_fit(
+    dump: Path,
+    tmp_path: Path,
+    device: str,
+    machines: tuple[tuple[int, int], ...],
+    size: int,
+    needed: tuple[str, int],
+) -> None:
+    """With four cores each, and a GPU where the cluster has any and they are wanted."""
+    fake = FakeRay({}, machines)
+    pool = on_ray._Pool(fake, work.Job(dump, tmp_path, tiny.CONFIG, device), 4, None)
+    pool.actor()
+    assert pool.size == size
+    assert (fake.started[0].job.device, fake.needed["num_gpus"]) == needed
+    assert on_ray._Pool(fake, work.Job(dump, tmp_path, tiny.CONFIG, device), 4, 1).size == 1
+
+
+def test_ray_is_started_here_whatever_else_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an address it would join the cluster that RAY_ADDRESS names."""
+    given: list[dict[str, Any]] = []
+    ray = SimpleNamespace(init=lambda **options: given.append(options), shutdown=lambda: None)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    for address in (None, "auto"):
+        with on_ray.connected(address, 3) as found:
+            assert found is ray
+    assert [options["address"] for options in given] == ["local", "auto"]
+    assert ["num_cpus" in options for options in given] == [True, False]
 
 
 def test_a_shard_that_kills_its_actors_is_set_aside(
@@ -245,6 +334,9 @@ def test_more_cores_than_there_are(
     options = Options("ray", cpus_per_worker=3)
     with pytest.raises(RunError, match="--cpus-per-worker: given 3, needed at most 2"):
         sweep_dump(dump, tmp_path, tiny.CONFIG, options, name="x")
+    job = work.Job(dump, tmp_path, tiny.CONFIG, "cuda")
+    with pytest.raises(RunError, match="needed at most 2, the cores that Ray has on a machine wi"):
+        on_ray._Pool(FakeRay({}, ((2, 1), (8, 0))), job, 3, None)
     options = Options("ray")
     with pytest.raises(RunError, match="the Ray cluster has no GPU"):
         sweep_dump(dump, tmp_path, tiny.CONFIG, options, name="x", device="cuda")

@@ -9,16 +9,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import pandas as pd
 import pytest
 import tiny
+import torch
 from command_line import invoke, one_line
 
 from fastattnerase.cli.interrupts import MESSAGE
 from fastattnerase.dumps.reading import open_batches
 from fastattnerase.sweeps import run
 from fastattnerase.sweeps.options import Options
+from fastattnerase.sweeps.work import Job
 
 FAST = ("--random-orders", "2", "--resamples", "5", "--device", "cpu")
 
@@ -227,6 +230,7 @@ def test_what_cannot_be_swept_is_refused_in_a_line(
         (dump, "--engine", "ranks", "--jobs", "2"): "--jobs: given with the engine ranks",
         (dump, "--ray-address", "x"): "--ray-address: given with the engine local, needed ray",
         (dump, "--cpus-per-worker", "2"): "--cpus-per-worker: given with the engine local",
+        (dump, "--engine", "ray", "--ray-address", "x", "--backend", "none"): "given 'none'",
         (dump, "--memory", "much"): "--memory: given 'much', needed a size such as",
         (dump, "--memory", "255MiB"): "--memory: given 255MiB, needed at least 256MiB",
         (dump, "--backend", "none"): "--backend: given 'none'",
@@ -252,6 +256,31 @@ def test_ray_that_is_not_installed_is_named_with_its_extra(
         "ray: not installed, needed here; install it with `pip install 'fastattnerase[ray]'`"
         in told
     )
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_a_cluster_s_gpus_are_not_looked_for_here(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    """This machine may be one without; a Ray that is started here is another matter."""
+    given: list[str] = []
+
+    def work(job: Job, shards: object, options: object) -> NoReturn:
+        given.append(job.device)
+        raise OSError(28, "seen")
+
+    monkeypatch.setattr(run, "_work", work)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    ray = ("sweep", dump, *FAST, "--engine", "ray", "--out", tmp_path, "--device", device)
+    last_line(*ray, "--ray-address", "auto")
+    assert given == [device]
+    told = "--device: given 'cuda:1' with the engine ray, needed auto, cpu or cuda: Ray chooses"
+    assert told in one_line(*ray, "--device", "cuda:1")
+    if device == "cuda":
+        assert "needed cpu: torch finds no GPU here" in one_line(*ray)
+    else:
+        last_line(*ray)
+        assert given == ["auto", "cpu"]
 
 
 def test_a_full_disk_is_one_line(
