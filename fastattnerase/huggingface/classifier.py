@@ -133,7 +133,11 @@ class TransformerClassifier(nn.Module):
     # --- the model as a function of embeddings ---------------------------------------------------
 
     def embed(self, batch: DocumentBatch) -> Tensor:
-        """Look up the vectors of the pieces of a batch's words: `[P, E]`, packed."""
+        """Look up the vectors of the pieces of a batch's words: `[P, E]`, packed, the model's dtype.
+
+        Args:
+            batch: documents of `fit`, on the model's device.
+        """
         pieces, _ = self.words.expanded(batch.token_ids)  # [P]
         vectors: Tensor = self.model.get_input_embeddings()(pieces)
         return vectors
@@ -186,6 +190,10 @@ class TransformerClassifier(nn.Module):
 
         Special tokens keep their vectors. Texts of similar length are padded together; padding is
         masked, so that it changes nothing beyond rounding.
+
+        Args:
+            embeddings: `[P, E]`, as of `embed`; derivatives go through.
+            batch: the documents whose pieces these are.
         """
         lengths = self.pieces_of(batch)  # [B]
         found = [
@@ -198,7 +206,7 @@ class TransformerClassifier(nn.Module):
         return back
 
     def forward(self, batch: DocumentBatch) -> Tensor:
-        """Classify documents: logits `[B, C]`."""
+        """Classify documents of `fit`: logits `[B, C]`, the model's dtype."""
         return self.logits(self.embed(batch), batch)
 
     def _padded(
@@ -265,7 +273,8 @@ class TransformerClassifier(nn.Module):
 
         Yields:
             A batch with the documents' ids, values `[T, H, d]`, scores `[T, H]` and the rest of
-            the layer with the model's head as a callable head; and the model's logits `[B, C]`.
+            the layer with the model's head as a callable head; and the model's logits `[B, C]`: of
+            the model's dtype and on its device, without gradients.
 
         Raises:
             ModelError: the logits that come of the layer's parts are not the model's own to 1e-5.
@@ -284,7 +293,12 @@ class TransformerClassifier(nn.Module):
             yield found
 
     def attention_batches(self, dataset: Dataset, **options: Any) -> Iterator[AttentionBatch]:
-        """Stream what the last layer's attention sees: `attention_outputs` without the logits."""
+        """Stream what the last layer's attention sees: `attention_outputs` without the logits.
+
+        Args:
+            dataset: documents of `fit`.
+            options: `batch_tokens`, `max_bytes`, `device`, `unit` and `special`, as there.
+        """
         for batch, _ in self.attention_outputs(dataset, **options):
             yield batch
 

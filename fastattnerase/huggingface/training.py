@@ -81,6 +81,11 @@ def new_classifier(
 
     Raises:
         ModelError: what `load_transformer` refuses but an encoder without a classifier.
+
+    Example:
+        >>> model = new_classifier("minilm", ["bad", "good"], FineTuneConfig())  # doctest: +SKIP
+        >>> model.num_classes  # doctest: +SKIP
+        2
     """
     folder = require_folder(directory)
     state = torch.random.get_rng_state()
@@ -372,6 +377,11 @@ def save_fine_tuned(
 
     Raises:
         OSError: the folder cannot be written to.
+
+    Example:
+        >>> save_fine_tuned(
+        ...     "runs/minilm", model, classes=["bad", "good"], data_config=data, train_config=config
+        ... )  # doctest: +SKIP
     """
     folder = Path(directory)
     partial = folder / "partial"
