@@ -133,7 +133,7 @@ class TransformerClassifier(nn.Module):
     # --- the model as a function of embeddings ---------------------------------------------------
 
     def embed(self, batch: DocumentBatch) -> Tensor:
-        """Look up the vectors of the pieces of a batch's words: `[P, E]`, packed, the model's dtype.
+        """Look up the vectors of all words' pieces: `[P, E]`, packed, of the model's dtype.
 
         Args:
             batch: documents of `fit`, on the model's device.
