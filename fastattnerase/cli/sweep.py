@@ -96,9 +96,9 @@ def sweep(
         read_state(out_folder)  # refuses a folder that is no sweep's before anything is written
         found = renew_manifest(out_folder)
     else:
-        choose_backend(config.backend)
+        _check(config.backend, options)
         find_rankings(config.rankings)
-        device = choose_device(device)
+        device = _device(device, options)
         found = _run(dump, out_folder, config, options, name, device, log)
     _tell(found, out_folder)
     wanted = found.complete and found.done > 0 if aggregate is None else aggregate
@@ -106,6 +106,29 @@ def sweep(
         print_next("report", out_folder)
     if found.aside:
         raise typer.Exit(SET_ASIDE)
+
+
+def _elsewhere(options: Options) -> bool:
+    """Say whether a cluster works, whose GPUs this machine need not have."""
+    return options.engine == "ray" and options.ray_address is not None
+
+
+def _check(backend: str, options: Options) -> None:
+    """Check the option --backend; on a cluster it need not be one that can run here."""
+    import fastattnerase as fae
+
+    if not _elsewhere(options) or backend not in fae.backends():
+        choose_backend(backend)
+
+
+def _device(name: str, options: Options) -> str:
+    """Check the option --device and find out what `auto` is, which a cluster knows itself."""
+    if options.engine == "ray" and name not in ("auto", "cpu", "cuda"):
+        raise UsageError(
+            f"--device: given {name!r} with the engine ray, needed auto, cpu or cuda: Ray chooses "
+            "the GPU of each actor"
+        )
+    return name if _elsewhere(options) else choose_device(name)
 
 
 def _run(

@@ -39,7 +39,8 @@ def connected(address: str | None, cpus: int | None) -> Iterator[Any]:
         import ray
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
-        options |= {"num_cpus": cpus, "include_dashboard": False}
+        # Without an address Ray would join that of RAY_ADDRESS, or a cluster that runs here.
+        options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
     else:
         options["address"] = address
     handler = signal.getsignal(signal.SIGTERM)
@@ -56,23 +57,35 @@ def connected(address: str | None, cpus: int | None) -> Iterator[Any]:
 
 
 class _Pool:
-    """Actors, each with a GPU or some cores, as many as there are of these."""
+    """Actors, each with some cores of a machine and maybe a GPU, as many as fit."""
 
     def __init__(self, ray: Any, job: Job, cpus_per_worker: int, most: int | None) -> None:
-        self._ray = ray
-        there = ray.cluster_resources()
-        gpus = int(there.get("GPU", 0)) if job.device == "cuda" else 0
-        if job.device == "cuda" and not gpus:
-            raise RunError("--device: given cuda, needed cpu: the Ray cluster has no GPU")
-        cores = int(there.get("CPU", 0)) // cpus_per_worker
-        if not cores:
+        machines = [
+            (int(node["Resources"].get("CPU", 0)), int(node["Resources"].get("GPU", 0)))
+            for node in ray.nodes()
+            if node["Alive"]
+        ]
+        device = job.device
+        if device == "auto":
+            device = "cuda" if any(gpus for _, gpus in machines) else "cpu"
+        if device == "cuda":
+            machines = [(cores, gpus) for cores, gpus in machines if gpus]
+            if not machines:
+                raise RunError("--device: given cuda, needed cpu: the Ray cluster has no GPU")
+        fit = sum(
+            min(cores // cpus_per_worker, gpus) if device == "cuda" else cores // cpus_per_worker
+            for cores, gpus in machines
+        )
+        if not fit:
+            most_cores = max((cores for cores, _ in machines), default=0)
+            of = "a machine with a GPU" if device == "cuda" else "a machine"
             raise RunError(
-                f"--cpus-per-worker: given {cpus_per_worker}, needed at most "
-                f"{int(there.get('CPU', 0))}, the cores that Ray has"
+                f"--cpus-per-worker: given {cpus_per_worker}, needed at most {most_cores}, the "
+                f"cores that Ray has on {of}"
             )
-        self.size = min(gpus or cores, most or gpus or cores)
-        self._job = replace(job, threads=job.threads or cpus_per_worker)
-        needed = {"num_cpus": cpus_per_worker, "num_gpus": 1 if gpus else 0}
+        self.size = min(fit, most or fit)
+        self._job = replace(job, device=device, threads=job.threads or cpus_per_worker)
+        needed = {"num_cpus": cpus_per_worker, "num_gpus": 1 if device == "cuda" else 0}
         self._actor = ray.remote(**needed, max_restarts=0)(Worker)
 
     def actor(self) -> Any:
@@ -91,10 +104,12 @@ def on_ray(
     """Have actors of Ray work, which get shards one at a time.
 
     An actor that dies is replaced and its shard done again; a shard whose actor dies three times is
-    set aside.
+    set aside. Where fewer fit than before, as others use the cluster too or a machine is lost, an
+    actor waits with its shard until another ends.
 
     Args:
-        job: paths must be the same on every machine.
+        job: paths must be the same on every machine; where its device is `auto` the GPUs of the
+            cluster work, or its cores where it has none.
         shards: to be done.
         address: of a cluster; None starts Ray on this machine.
         cpus_per_worker: cores of an actor.
@@ -119,6 +134,9 @@ def on_ray(
                     break
                 actor = idle.pop() if idle else pool.actor()
                 running[actor.run.remote(shard)] = (actor, shard)
+            for actor in idle:  # no shard is left for them, but maybe one that waits for cores
+                ray.kill(actor)
+            idle.clear()
             if not running:
                 return
             [done], _ = ray.wait(list(running), num_returns=1)
@@ -128,6 +146,7 @@ def on_ray(
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from error
             except ray.exceptions.RayError:
+                ray.kill(actor)  # it may only be out of reach; its shard is another's now
                 tries[shard.name] = tries.get(shard.name, 0) + 1
                 if tries[shard.name] < _TRIES:
                     again.append(shard)

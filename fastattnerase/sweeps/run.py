@@ -62,7 +62,7 @@ def sweep_dump(
         config: of the experiment, as of `erase`; its options of intervals serve the aggregation.
         options: who works.
         name: of the sweep in reports.
-        device: `cpu`, `cuda` or `cuda:N`.
+        device: `cpu`, `cuda` or `cuda:N`; of the engine ray `cpu`, `cuda` or `auto`.
         rank: which of the ranks this process is; of the engine ranks.
         watchers: told how far the sweep is.
 

@@ -29,7 +29,7 @@ class Job:
         dump: folder of the dump.
         out: folder of the sweep.
         config: of the experiment.
-        device: where to compute: `cpu`, `cuda` or `cuda:N`.
+        device: where to compute: `cpu`, `cuda` or `cuda:N`; of Ray `auto`, too.
         threads: of the engine on the CPU; as many as torch takes where it is None.
     """
 

@@ -178,6 +178,15 @@ def change(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
     return lambda output: output["sequence_attributions"][0].update({name: value})
 
 
+# A tensor of a type that safetensors has and torch has not.
+_HEADER = json.dumps(
+    {"attribution": {"dtype": "F6_E2M3", "shape": [2, 2], "data_offsets": [0, 3]}}
+).encode()
+OF_SIX_BITS = base64.b64encode(
+    len(_HEADER).to_bytes(8, "little") + _HEADER + b"\1\1\1"
+).decode()  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
@@ -187,9 +196,12 @@ def change(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (lambda o: o["sequence_attributions"][0].pop("source"), r"\[0\].source: given none"),
         (change("source", "good"), r"\[0\].source: given 'good', needed a list of tokens"),
         (change("source", [{"id": 1}]), r"source\[0\].token: given none, needed it"),
+        (change("source", [{"token": None}]), r"source\[0\].token: given None, needed a text"),
         (change("source_attributions", [[1]]), r"given \[\[1\]\], needed safetensors in base64"),
         (change("source_attributions", "AAAA"), r"given 'AAAA' \(.*needed safetensors"),
         (change("source_attributions", coded([[1.0]])), r"given 1 row, needed 2, one a token"),
+        (change("source_attributions", coded([[1j], [2j]])), r"given torch.complex64, needed real"),
+        (change("source_attributions", OF_SIX_BITS), r"\('F6_E2M3'\), needed safetensors in base"),
         (
             change("source_attributions", coded([[[1.0]], [[2.0]]])),
             r"given \[2, 1, 1\], needed \[tokens, generated tokens\], which output.aggregate\(\)",
@@ -222,5 +234,14 @@ def test_what_is_no_file_of_inseq_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"given no JSON .*, needed inseq's saved output"):
         read_inseq(path)
     path.write_text(json.dumps(source_and_target()))
-    with pytest.raises(DataError, match="generated: given 2, needed 0 to 1"):
-        read_inseq(path, generated=2)
+    for generated in (2, -1, True, 0.5):
+        with pytest.raises(DataError, match=f"generated: given {generated}, needed 0 to 1"):
+            read_inseq(path, generated=generated)  # type: ignore[arg-type]
+    packed = bytearray(gzip.compress(path.read_bytes(), mtime=0))
+    packed[14] ^= 255  # within the first deflate block
+    path.write_bytes(packed)
+    with pytest.raises(DataError, match=r"cannot be read \(Error -3 while decompressing"):
+        read_inseq(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(DataError, match=r"given no JSON \(maximum recursion depth exceeded"):
+        read_inseq(path)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from huggingface.tiny import texts_of, tiny
@@ -78,10 +80,27 @@ def test_what_does_not_fit_is_named() -> None:
     )
     refused({"tokens": ["the"], "scores": [1, 2]}, "given 2 scores for 1 token of text 1")
     refused({"tokens": ["the"]}, "given dict without scores for text 1")
-    for odd in (["high"], [[1.0, 2.0]], 5):
+    for odd in (["high"], [[1.0, 2.0]], 5, [10**400]):
         refused({"tokens": ["the"], "scores": odd}, "of text 1, needed texts and numbers, one a t")
+    refused(
+        {"tokens": ["the"], "scores": np.ones((2, 2))},  # whose repr has two lines
+        r"and scores array\(\[\[1., 1.\], \[1., 1.\]\]\) of text 1, needed texts and numbers",
+    )
     refused({"tokens": ["the", "film", "##s"], "scores": [1, float("nan"), 2]}, "NaN in text 1")
     with pytest.raises(ValueError, match="pool: given 'mean', needed sum, largest or first"):
         scores_of_tokens([good, good], dataset, model.words, pool="mean")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="given 1, needed 2, one a document"):
         scores_of_tokens([good], dataset, model.words)
+    other = texts_of(tiny("roberta"), [["a", "film"], ["film"]])
+    with pytest.raises(ValueError, match="dataset: given a word in text 0 that words lacks, need"):
+        scores_of_tokens([good, good], other, tiny("bert").words)
+    with pytest.raises(TypeError, match="words: given TransformerClassifier, needed those of a t"):
+        scores_of_tokens([good, good], dataset, model)
+
+
+def test_mappings_of_any_kind_and_scores_with_gradients_are_read() -> None:
+    model = tiny("bert")
+    scores = torch.arange(3.0, requires_grad=True)
+    given = MappingProxyType({"tokens": ["[CLS]", "good", "[SEP]"], "scores": scores})
+    found = scores_of_tokens([given], texts_of(model, [["good"]]), model.words)
+    assert found.scores.tolist() == [1.0]
