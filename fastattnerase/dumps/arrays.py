@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from fastattnerase.batch import AttentionBatch
-from fastattnerase.dumps.writing import Beside, whole_numbers
+from fastattnerase.dumps.numbers import whole_numbers
+from fastattnerase.dumps.writing import Beside
 from fastattnerase.extras import needs
 from fastattnerase.item_texts import list_of_texts
 from fastattnerase.plurals import counted

@@ -134,7 +134,8 @@ def read_manifest(folder: Path) -> Manifest:
     row = items = 0
     names = {""}
     for shard in manifest.shards:
-        if Path(shard.file).name != shard.file or shard.name in names:
+        named = Path(shard.file).name == shard.file and shard.file.isprintable()
+        if not named or shard.name in names:
             raise RunError(
                 f"{path}: given a shard's file {shard.file!r}, needed names of files beside it, "
                 "each once"

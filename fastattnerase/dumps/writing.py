@@ -28,7 +28,9 @@ from fastattnerase.dumps.manifest import (
     Shard,
     read_manifest,
 )
+from fastattnerase.dumps.numbers import whole_numbers
 from fastattnerase.dumps.tensor_file import write_tensors
+from fastattnerase.extras import needs
 from fastattnerase.joining import why_apart
 from fastattnerase.models.storage import require_writable, write_atomically, write_json
 from fastattnerase.plurals import counted
@@ -36,6 +38,7 @@ from fastattnerase.runs.lock import alone
 from fastattnerase.runs.records import read_record, to_json
 from fastattnerase.runs.rundir import RunError, provenance
 from fastattnerase.sources import TensorSource
+from fastattnerase.tensor_checks import FLOATS
 
 Beside = Mapping[str, Tensor | None]  # labels [B] and logits [B, C]
 
@@ -130,6 +133,13 @@ class Options:
             raise RunError(f"shard_bytes: given {self.shard_bytes}, needed at least 1")
         if len(set(self.classes)) != len(self.classes):
             raise RunError(f"classes: given {', '.join(self.classes)}, needed distinct names")
+        try:  # of the command line, what is no UTF-8
+            json.dumps([self.classes, self.made_by], ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise RunError(
+                f"classes, made_by: given {error.object[error.start : error.end]!a}, needed "
+                "texts that can be written as UTF-8"
+            ) from error
 
 
 class Writer:
@@ -158,7 +168,7 @@ class Writer:
         self._pending: list[tuple[AttentionBatch, dict[str, Tensor]]] = []
         self._room = self._full = 0  # bytes for instances; known with the first batch
         self._passing: list[Shard] = []  # whose instances are still to be passed over
-        self._passed: list[Tensor] = []  # ids of the first of these
+        self._passed: list[AttentionBatch] = []  # those of the first of these
         names = json.dumps(options.classes)
         self._metadata = {"classes": names} if options.classes else {}
 
@@ -200,21 +210,31 @@ class Writer:
             self.finished = found
             return
         journal = self.folder / JOURNAL
-        lines = journal.read_text(encoding="utf-8").splitlines(True) if journal.is_file() else []
-        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        if not journal.is_file() and (other := next(self.folder.glob("shard-*.safetensors"), None)):
+            raise RunError(
+                f"{self.folder}: given a folder with {other.name} and neither {MANIFEST} nor "
+                f"{JOURNAL}, needed a new folder (--out)"
+            )
+        whole = _records(journal) if journal.is_file() else []
         header = {"kind": KIND, "format": FORMAT, **_as_json(self.options)}
         if whole and whole[0] != header:
             raise RunError(
                 f"{self.folder}: given a dump begun of other instances or with other options, "
                 "needed a new folder (--out)"
             )
+        with needs("text"):
+            from safetensors import SafetensorError
         for content in whole[1:]:
             shard = read_record(Shard, content, journal)
             path = self.folder / shard.file
             if not path.is_file() or path.stat().st_size != shard.bytes:
                 break
+            try:
+                ids = ids_of(path)
+            except SafetensorError:  # damaged: written again, as those after it
+                break
+            self._ids.add(ids)
             self._shards.append(shard)
-            self._ids.add(ids_of(path))
         self.instances = sum(shard.instances for shard in self._shards)
         if self._shards:
             self._facts = facts_of(TensorSource(self.folder / self._shards[0].file))
@@ -226,21 +246,21 @@ class Writer:
         """Check that instances which are passed over are those of the shards that are there.
 
         Raises:
-            RunError: their ids are others.
+            RunError: their ids or lengths are others.
         """
         while len(batch):
             shard = self._passing[0]
             skip = min(shard.instances - sum(map(len, self._passed)), len(batch))
-            self._passed.append(batch.ids[:skip].cpu())
+            self._passed.append(batch[:skip])
             batch = batch[skip:]
             if sum(map(len, self._passed)) < shard.instances:
                 return
-            own = torch.cat(self._passed).numpy()
-            there = ids_of(self.folder / shard.file)
-            if not self.options.renumber and not np.array_equal(own, there):
+            ids = torch.cat([own.ids.cpu() for own in self._passed]).numpy()
+            same = self.options.renumber or np.array_equal(ids, ids_of(self.folder / shard.file))
+            if not same or sum(own.num_items for own in self._passed) != shard.items:
                 raise RunError(
-                    f"{self.folder}: given other ids than those in {shard.file}, needed the same "
-                    "instances again, or a new folder"
+                    f"{self.folder}: given other ids or lengths than those in {shard.file}, needed "
+                    "the same instances again, or a new folder"
                 )
             self._passed.clear()
             self._passing.pop(0)
@@ -272,7 +292,8 @@ class Writer:
         start = 0
         while start < len(batch):
             taken = int(ends[start - 1]) if start else 0
-            stop = max(start, int(torch.searchsorted(ends, taken + self._room, right=True)))
+            limit = min(taken + self._room, int(ends[-1]))  # any size may be asked for
+            stop = max(start, int(torch.searchsorted(ends, limit, right=True)))
             if stop == start and self._room == self._full:
                 stop = start + 1  # larger than a shard: a file of its own
             if stop > start:
@@ -296,12 +317,19 @@ class Writer:
                 "batches: given a head of one class, needed at least 2 (`fae.binary_head` makes "
                 "two of one logit)"
             )
-        known = {name: x.detach().cpu() for name, x in beside.items() if x is not None}
-        if unknown := set(known) - {"labels", "logits"}:
+        given = {name: x for name, x in beside.items() if x is not None}
+        if unknown := set(given) - {"labels", "logits"}:
             raise RunError(f"batches: given {', '.join(sorted(unknown))}, needed labels or logits")
+        for name, x in given.items():
+            if not isinstance(x, Tensor):
+                raise RunError(f"{name}: given {type(x).__name__}, needed a tensor")
+        known = {name: x.detach().cpu() for name, x in given.items()}
         for name, shape in (("labels", [len(batch)]), ("logits", [len(batch), batch.num_classes])):
             if name in known and list(known[name].shape) != shape:
                 raise RunError(f"{name}: given {list(known[name].shape)}, needed {shape}")
+        if "logits" in known and known["logits"].dtype not in FLOATS:
+            needed = ", ".join(map(str, FLOATS))
+            raise RunError(f"logits: given {known['logits'].dtype}, needed one of {needed}")
         if "labels" in known:
             known["labels"] = whole_numbers("labels", known["labels"])
         if self.options.classes and len(self.options.classes) != batch.num_classes:
@@ -418,21 +446,17 @@ class Writer:
         return manifest
 
 
-def whole_numbers(name: str, given: Tensor) -> Tensor:
-    """Give integers as int64, also where they are stored as floats.
-
-    Raises:
-        RunError: a number that is not whole; names the argument.
-    """
-    if given.is_floating_point():
-        most = round(2 / torch.finfo(given.dtype).eps)  # beyond, it lacks integers: ids become one
-        broken = given[~((given == given.trunc()) & (given.abs() <= most))]  # NaN, too
-        if len(broken):
-            raise RunError(
-                f"{name}: given {float(broken[0]):g}, needed integers, up to {most:,} as they are "
-                f"stored in {str(given.dtype).removeprefix('torch.')}"
-            )
-    return given.long()
+def _records(journal: Path) -> list[Any]:
+    """Read the lines of a journal up to the first that is cut or damaged."""
+    found = []
+    for line in journal.read_bytes().splitlines(keepends=True):
+        try:
+            found.append(json.loads(line) if line.endswith(b"\n") else None)
+        except ValueError:
+            found.append(None)
+        if not isinstance(found[-1], dict):
+            return found[:-1]
+    return found
 
 
 def _as_json(options: Options) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +167,7 @@ def test_it_does_not_go_on_with_other_instances_or_options(tmp_path: Path) -> No
         fae.save_batches(interrupted(2), tmp_path, shard_bytes=SHARD)
     with pytest.raises(RunError, match="begun of other instances or with other options"):
         fae.save_batches(three(), tmp_path, shard_bytes=2 * SHARD)
-    with pytest.raises(RunError, match="given other ids than those in shard-000000"):
+    with pytest.raises(RunError, match="given other ids or lengths than those in shard-000000"):
         fae.save_batches([batch_of(50, (2, 3))], tmp_path, shard_bytes=SHARD)
     other = [batch_of(0, (2, 3), head_weight=-WEIGHT), batch_of(2, (1, 4), head_weight=-WEIGHT)]
     with pytest.raises(RunError, match="given another head than in the shards"):
@@ -185,6 +185,65 @@ def test_it_does_not_end_before_the_instances_that_are_there(tmp_path: Path) -> 
         fae.save_batches([batch_of(0, (2,))], tmp_path, shard_bytes=SHARD)
     again = fae.save_batches(three(), tmp_path, shard_bytes=SHARD)
     assert again.instances == 6
+
+
+def test_it_does_not_go_on_with_instances_of_other_lengths(tmp_path: Path) -> None:
+    with pytest.raises(Stop):
+        fae.save_batches(interrupted(2), tmp_path, shard_bytes=SHARD)
+    told = "given other ids or lengths than those in shard-000000"
+    with pytest.raises(RunError, match=told):
+        fae.save_batches([batch_of(0, (3, 3)), *three()[1:]], tmp_path, shard_bytes=SHARD)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda lines: [*lines[:2], b"{cut and\n", lines[2]], id="no JSON"),
+        pytest.param(lambda lines: [*lines[:2], bytes(3) + b"\n"], id="zeros"),
+        pytest.param(lambda lines: [*lines, b"\xff\xfe\n"], id="no UTF-8"),
+        pytest.param(lambda lines: [*lines[:2], b"[]\n"], id="no record"),
+        pytest.param(lambda lines: [b"\n", *lines], id="nothing"),
+    ],
+)
+def test_a_damaged_journal_is_read_as_far_as_it_is_whole(
+    tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]]
+) -> None:
+    whole = fae.save_batches(three(), tmp_path / "whole", shard_bytes=SHARD)
+    folder = tmp_path / "killed"
+    with pytest.raises(Stop):
+        fae.save_batches(interrupted(2), folder, shard_bytes=SHARD)
+    journal = folder / JOURNAL
+    journal.write_bytes(b"".join(damage(journal.read_bytes().splitlines(keepends=True))))
+    assert fae.save_batches(three(), folder, shard_bytes=SHARD).shards == whole.shards
+
+
+def test_a_damaged_shard_of_a_begun_dump_is_written_again(tmp_path: Path) -> None:
+    with pytest.raises(Stop):
+        fae.save_batches(interrupted(2), tmp_path, shard_bytes=SHARD)
+    path = tmp_path / "shard-000001.safetensors"
+    path.write_bytes(bytes(path.stat().st_size))
+    fae.save_batches(three(), tmp_path, shard_bytes=SHARD)
+    assert read(tmp_path)["ids"].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_shards_of_no_dump_are_not_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "shard-000007.safetensors"
+    path.write_bytes(b"somebody's")
+    told = r"given a folder with shard-000007\.safetensors and neither manifest\.json nor"
+    with pytest.raises(RunError, match=told):
+        fae.save_batches(three(), tmp_path)
+    assert path.read_bytes() == b"somebody's"
+
+
+def test_any_size_may_be_asked_for(tmp_path: Path) -> None:
+    assert len(fae.save_batches(three(), tmp_path, shard_bytes=1 << 80).shards) == 1
+
+
+def test_texts_that_cannot_be_written_are_refused_before_anything_is(tmp_path: Path) -> None:
+    for given in ({"classes": ("a", "\udcff")}, {"made_by": {"path": "\udcff"}}):
+        with pytest.raises(RunError, match=r"classes, made_by: given '\\udcff', needed texts"):
+            fae.save_batches(three(), tmp_path / "dump", **given)  # type: ignore[arg-type]
+        assert not (tmp_path / "dump").exists()
 
 
 def test_contributions_are_smaller_and_decide_alike(tmp_path: Path) -> None:
@@ -247,6 +306,14 @@ REFUSED = {
     r"logits: given \[2, 2\], needed \[1, 2\]": [(ONE, {"logits": torch.ones(2, 2)})],
     "given gold, needed labels or logits": [(ONE, {"gold": torch.ones(1)})],
     "given no instance, needed at least one": [],
+    "labels: given list, needed a tensor": [(ONE, {"labels": [1]})],
+    "labels: given torch.complex64, needed integers": [(ONE, {"labels": torch.ones(1) * 1j})],
+    "labels: given an integer of 9,223,372,036,854,775,808 or more, needed less": [
+        (ONE, {"labels": torch.tensor([2**64 - 1], dtype=torch.uint64)})
+    ],
+    "logits: given torch.bool, needed one of torch.float32, torch.float64": [
+        (ONE, {"logits": torch.ones(1, 2) > 0})
+    ],
 }
 
 
@@ -286,8 +353,12 @@ def test_folders_that_are_no_dump_are_refused(tmp_path: Path) -> None:
         fae.open_batches(tmp_path)
     with pytest.raises(RunError, match="given no folder"):
         fae.open_batches(tmp_path / "none")
-    fae.save_batches(three(), tmp_path, shard_bytes=SHARD)
-    change(tmp_path, format=99)
+    manifest = fae.save_batches(three(), tmp_path, shard_bytes=SHARD)
+    for name in ("..", "a\0b", "\udcff"):
+        change(tmp_path, shards=[vars(shard) | {"file": name} for shard in manifest.shards])
+        with pytest.raises(RunError, match="needed names of files beside it, each once"):
+            fae.open_batches(tmp_path)
+    change(tmp_path, shards=list(map(vars, manifest.shards)), format=99)
     with pytest.raises(RunError, match="given format 99, needed 1"):
         fae.open_batches(tmp_path)
     change(tmp_path, format=1, kind="other")
