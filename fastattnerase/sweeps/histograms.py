@@ -42,8 +42,10 @@ def write_histograms(connection: Any, columns: Columns, path: Path) -> None:
         choice = f"{flip} > 0 AND {fraction} < 1"
     for ranking in columns.numbers:
         flips = columns.each(ranking, "flip")
-        bins = f"least(floor(x * {FRACTIONS}), {FRACTIONS - 1})"
-        for place, count in _counted(connection, flips, columns.each(ranking, "fraction"), bins):
+        # Of whole numbers: 29 / 50 * 50 is less than 29.
+        bins = f"least(x, {FRACTIONS - 1})"
+        places = [f"{flip} * {FRACTIONS} // n" for flip in flips]
+        for place, count in _counted(connection, flips, places, bins):
             low, high = (end / FRACTIONS for end in (place, place + 1))
             rows.append(_row("fraction", ranking, low, high, count))
         # What is as small as the smallest set has a bin of its own, of no width.

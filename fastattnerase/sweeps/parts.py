@@ -25,6 +25,9 @@ _INSTANCES = 2048  # in a group of rows, and at most one more batch
 class PartWriter:
     """Writes the parts of a shard. What `finish` has not put in place is deleted on leaving.
 
+    What a worker that was killed left of the shard is deleted with the end of the call, or the next
+    one: a look for it here, among all parts, would cost more with each shard.
+
     Args:
         out: the folder of the sweep.
         shard: name of the shard.
@@ -44,9 +47,6 @@ class PartWriter:
     def __enter__(self) -> PartWriter:
         for table, path in self._partial.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Of a worker that was killed at this shard, which no other has at the same time.
-            for other in path.parent.glob(f"{self._paths[table].name}.*.partial"):
-                other.unlink(missing_ok=True)
             # A file of Python's, whose errors say what failed: such as a disk that is full.
             self._files[table] = open(path, "wb")
             schema = SCHEMAS[table]

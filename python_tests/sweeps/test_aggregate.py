@@ -26,6 +26,8 @@ from fastattnerase.studies.serrano_smith.tables import number_tables
 from fastattnerase.sweeps import records
 from fastattnerase.sweeps.aggregate import Swept, aggregate_parts, aggregate_sweep, load_aggregate
 from fastattnerase.sweeps.estimates import Estimates
+from fastattnerase.sweeps.histograms import write_histograms
+from fastattnerase.sweeps.wide import Columns
 
 
 def both(
@@ -187,6 +189,11 @@ def test_histograms_count_every_instance_and_order(large: tuple[Result, Result])
     own = table[(table["quantity"] == "fraction") & (table["ranking"] == "attention")]
     multi = run.table("multi")
     flips = multi[(multi["ranking"] == "attention")]
+    lengths = run.table("instances").set_index("row")["n"].loc[flips["row"]].to_numpy()
+    changed = (flips["first_flip"] > 0).to_numpy()
+    np.testing.assert_array_equal(
+        flips["fraction"][changed], flips["first_flip"][changed] / lengths[changed]
+    )
     assert own["count"].sum() == len(flips)
     never = own[np.isinf(own["low"])]
     assert never["count"].sum() == (flips["first_flip"] < 0).sum()
@@ -195,6 +202,37 @@ def test_histograms_count_every_instance_and_order(large: tuple[Result, Result])
     assert half["count"].sum() == inside.sum()
     smallest = table[(table["quantity"] == "gap") & (table["ranking"] == "minimal")]
     assert smallest[["low", "count"]].values.tolist() == [[1.0, run.counts.smallest_set.some]]
+
+
+def test_a_fraction_at_the_end_of_a_bin_is_in_the_next(tmp_path: Path) -> None:
+    """29 of 50 items: 29 / 50 * 50 is 28.999…, but the bin that begins with 0.58 has it."""
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    columns = Columns(CONFIG, smallest=False)
+    flips = [(29, 50), (28, 50), (57, 100), (58, 100), (7, 7), (-1, 7)]
+    names = {
+        name: value
+        for ranking in columns.numbers
+        for name, value in (
+            (columns.multi(ranking, "flip"), "flip"),
+            (columns.multi(ranking, "fraction"), "flip / n"),
+            (columns.multi(ranking, "gap"), "1.0"),
+        )
+    }
+    rows = ", ".join(f"({flip}::BIGINT, {n}::BIGINT)" for flip, n in flips)
+    wanted = ", ".join(f"{value} AS {name}" for name, value in names.items())
+    connection.execute(
+        f"CREATE TABLE analysed AS SELECT n, {wanted} FROM (VALUES {rows}) AS given(flip, n)"
+    )
+    write_histograms(connection, columns, tmp_path / "histograms.csv")
+    table = pd.read_csv(tmp_path / "histograms.csv")
+    own = table[(table["quantity"] == "fraction") & (table["ranking"] == "attention")]
+    assert own[["low", "count"]].values.tolist() == [
+        [0.56, 2.0],
+        [0.58, 2.0],
+        [0.98, 1.0],
+        [math.inf, 1.0],
+    ]
 
 
 def test_too_little_memory_and_a_damaged_part_are_named(tmp_path: Path) -> None:

@@ -20,12 +20,13 @@ from safetensors.torch import load_file, save_file
 import fastattnerase as fae
 from fastattnerase import sources
 from fastattnerase.dumps.checksums import crc32_of, digest_of
-from fastattnerase.dumps.reading import open_batches
+from fastattnerase.dumps.manifest import Shard
+from fastattnerase.dumps.reading import Dump, open_batches
 from fastattnerase.runs.rundir import RunError
 from fastattnerase.sources import Chunk, TensorSource
 from fastattnerase.studies.serrano_smith.erasure import measure
 from fastattnerase.studies.serrano_smith.experiment import run
-from fastattnerase.sweeps import folder, work
+from fastattnerase.sweeps import reading, work
 from fastattnerase.sweeps.options import Options
 from fastattnerase.sweeps.records import (
     TABLES,
@@ -247,6 +248,57 @@ def test_a_dump_of_before_has_its_sha256_compared(
     assert tiny.digests(tmp_path / "out") == whole
 
 
+def test_a_file_is_read_for_its_checksum_before_it_is_looked_at(
+    dump: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a disk cannot read is an error of reading, but the end of who looks at the mapped file.
+
+    Here everything before the values, then these instance by instance.
+    """
+    opened = open_batches(dump)
+    shard = opened.shards[1]
+    content = (dump / shard.file).read_bytes()
+    begin = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:begin])
+    first, last = (begin + end for end in header["values"]["data_offsets"])
+    assert last == len(content)
+    reached = [0]
+    real = reading._Digest.advance
+
+    def advance(digest: reading._Digest, end: int) -> None:
+        real(digest, end)
+        reached.append(digest._done)
+
+    def look(dump: Dump, shard: Shard) -> TensorSource:
+        assert reached[-1] == first
+        return opened_by(dump, shard)
+
+    opened_by = Dump.open
+    monkeypatch.setattr(reading._Digest, "advance", advance)
+    monkeypatch.setattr(Dump, "open", look)
+    monkeypatch.setattr(sources, "_INSTANCES", 1)
+    done = 0
+    for chunk in reading.read_chunks(opened, shard):
+        done += chunk.batch.num_items
+        assert reached[-1] == first + done * 4 * 2  # of four features in bfloat16
+    assert (done, reached[-1]) == (shard.items, last)
+    assert len(reached) == 1 + 1 + shard.instances + 1
+
+
+def test_a_disk_that_cannot_read_a_file_has_its_shard_set_aside(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def advance(digest: reading._Digest, end: int) -> None:
+        if digest._path.name == "shard-000002.safetensors":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(digest, end)
+
+    real = reading._Digest.advance
+    monkeypatch.setattr(reading._Digest, "advance", advance)
+    found = sweep_of(dump, tmp_path)
+    assert found.aside == {"shard-000002": "shard-000002.safetensors: Input/output error"}
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -322,6 +374,21 @@ def test_ids_that_two_shards_have_are_refused(dump: Path, tmp_path: Path) -> Non
     assert list(sweep_of(own, tmp_path / "out").aside) == [last["file"].partition(".")[0]]
 
 
+def test_parts_are_written_without_a_look_at_those_of_other_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which there may be hundreds of thousands, at every one of them."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("all parts are listed")
+
+    for where, name in ((os, "listdir"), (os, "scandir"), (Path, "glob"), (Path, "iterdir")):
+        monkeypatch.setattr(where, name, refuse)
+    with work.PartWriter(tmp_path, "shard-000001") as writer:
+        found = writer.finish()
+    assert {table: part.rows for table, part in found.items()} == dict.fromkeys(TABLES, 0)
+
+
 def test_another_sweep_in_the_folder_is_refused(dump: Path, tmp_path: Path) -> None:
     tiny.swept(dump, tmp_path / "out")
     other = replace(tiny.CONFIG, seed=1)
@@ -330,83 +397,6 @@ def test_another_sweep_in_the_folder_is_refused(dump: Path, tmp_path: Path) -> N
     tiny.make_dump(tmp_path / "other", shard_bytes=1 << 20)
     with pytest.raises(RunError, match=r"dump\.digest is"):
         sweep_of(tmp_path / "other", tmp_path / "out")
-
-
-def test_two_calls_refuse_each_other(dump: Path, tmp_path: Path) -> None:
-    state = work_state(dump)
-    with folder.taken(tmp_path, state, ()):
-        for call in ("", "2 ranks"):
-            with (
-                pytest.raises(RunError, match=r"process \d+ has been sweeping since \d{4}-"),
-                folder.taken(tmp_path, state, (), call=call),
-            ):
-                pass
-    with folder.taken(tmp_path, state, ()):
-        pass
-
-
-def test_ranks_of_a_call_share_a_folder(dump: Path, tmp_path: Path) -> None:
-    state = work_state(dump)
-    with folder.taken(tmp_path, state, (), call="2 ranks a", rank=0) as others_at_work:
-        with folder.taken(tmp_path, state, (), call="2 ranks a", rank=1) as first_at_work:
-            for call in ("", "2 ranks b"):
-                with (
-                    pytest.raises(RunError, match="needed another folder"),
-                    folder.taken(tmp_path, state, (), call=call),
-                ):
-                    pass
-            assert others_at_work()
-            assert not first_at_work()  # the other has just said that it is at work no more
-        # The second goes on, and another comes.
-        with folder.taken(tmp_path, state, (), call="2 ranks a", rank=1):
-            assert others_at_work()
-        assert not others_at_work()
-
-
-def test_a_rank_is_there_once(dump: Path, tmp_path: Path) -> None:
-    """As of two calls of torchrun, whose environment does not tell them apart."""
-    state, name = work_state(dump), "2 ranks TORCHELASTIC_RUN_ID=none"
-    with folder.taken(tmp_path, state, (), call=name, rank=1):
-        with (
-            pytest.raises(
-                RunError, match=r"process \d+ has been sweeping since .* as rank 1 of what seems "
-            ),
-            folder.taken(tmp_path, state, (), call=name, rank=1),
-        ):
-            pass
-        with folder.taken(tmp_path, state, (), call=name, rank=0):
-            pass
-
-
-def test_the_last_rank_deletes_what_one_left_that_was_killed(dump: Path, tmp_path: Path) -> None:
-    state = work_state(dump)
-    part = part_path(tmp_path, "multi", "shard-000001")
-    with folder.taken(tmp_path, state, (), call="2 ranks", rank=0):
-        part.parent.mkdir(parents=True)
-        partial = part.with_name(f"{part.name}.1.partial")
-        partial.touch()
-        with folder.taken(tmp_path, state, (), call="2 ranks", rank=1):
-            pass
-        assert partial.exists()
-    assert not partial.exists()
-
-
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP])
-def test_a_file_system_without_locks_is_named(
-    number: int, dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def flock(file: object, kind: int) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(folder.fcntl, "flock", flock)
-    with pytest.raises(RunError, match=f"^{tmp_path}: given a file system without locks .*flock"):
-        sweep_of(dump, tmp_path)
-
-
-def work_state(dump: Path):  # type: ignore[no-untyped-def]
-    from fastattnerase.sweeps.run import state_of
-
-    return state_of(open_batches(dump), tiny.CONFIG, "tiny")
 
 
 def test_measure_is_the_sum_of_its_halves() -> None:
