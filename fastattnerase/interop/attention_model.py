@@ -29,8 +29,9 @@ class AttentionModel(nn.Module):
 
     `m` [N], 1 where an item is and 0 where it is not, gives the logits
     `W Σ_i m_i a_i h_i / Σ_i m_i a_i + b`, and `b` where nothing is left: what erasing at the
-    attention layer means. Setting an input to 0 erases an item, which is what Captum's and Quantus'
-    methods do with a baseline of 0.
+    attention layer means (but that items whose scores lie 700 below the largest weigh nothing here,
+    alone too). Setting an input to 0 erases an item, which is what Captum's and Quantus' methods do
+    with a baseline of 0.
 
     A row of an input belongs to the instance of its number; other rows, such as repeated ones, need
     `instance`. The values are part of the module: it is of these instances alone, and computes
@@ -75,7 +76,8 @@ class AttentionModel(nn.Module):
             if isinstance(batch.head, nn.Module):
                 self.head = batch.head
                 self.training = batch.head.training
-        weights = weights.to(dtype).reshape(len(weights), batch.num_heads)  # [T, H]
+        # In float64: what is left may have weighed next to nothing beside what is erased.
+        weights = weights.reshape(len(weights), batch.num_heads)  # [T, H]
         self.register_buffer("inputs", self._padded(torch.ones(len(weights), dtype=dtype)))
         self.register_buffer("weights", self._padded(weights))  # [B, N, H]
         self.register_buffer("items", self._padded(items))  # [B, N, H, C] or [B, N, H, D]
@@ -156,10 +158,11 @@ class AttentionModel(nn.Module):
             instance = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
             if B != 1:
                 instance = torch.arange(B, device=rows.device)
-        self._check_instance(instance, len(rows))
+        else:
+            self._check_instance(instance, len(rows))
         mass = self.weights[instance] * rows.to(self.weights.dtype)[:, :, None]  # [M, N, H]
         total = mass.sum(1, keepdim=True)  # [M, 1, H]
-        share = mass / total.masked_fill(total == 0, 1.0)
+        share = (mass / total.masked_fill(total == 0, 1.0)).to(self.items.dtype)
         pooled = torch.einsum("mnh,mnhd->mhd", share, self.items[instance])  # [M, H, C] or D
         if not self.linear:
             return self.batch.call_head(pooled, instance)

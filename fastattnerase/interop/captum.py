@@ -52,7 +52,7 @@ def prefix_erasure(
         TypeError: `forward_func` is a black box; a target that is no integer; an option that the
             measure does not have.
         ValueError: an unknown measure; inputs that are not the model's; attributions of another
-            shape, or NaN, naming the instance; a class that does not exist.
+            shape, or NaN, naming the instance; a class that does not exist; a model of one output.
 
     Example:
         >>> import torch, fastattnerase as fae

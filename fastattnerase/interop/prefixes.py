@@ -86,9 +86,14 @@ def label_curve(
         [T + B], the curves, and [B + 1], where each begins.
 
     Raises:
-        ValueError: a class that does not exist, NaN in the scores.
+        ValueError: a class that does not exist, one output, NaN in the scores.
     """
     found = erase_prefixes(batch, scores, curves="label_prob", direction=direction)
+    if found.probabilities.shape[1] == 1:
+        raise ValueError(
+            "model: given one output, whose probability is always 1, needed two or more (of one "
+            "logit for two classes: fae.binary_head)"
+        )
     offsets = found.curve_offsets.cpu().numpy()
     curve = found.curves["label_prob"][0]
     if target is not None:

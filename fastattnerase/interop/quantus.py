@@ -139,7 +139,7 @@ class PrefixErasure(Metric):  # type: ignore[misc]  # its types are not publishe
         Raises:
             TypeError: the model is a black box; classes that are no integers.
             ValueError: `softmax=False`, inputs that are not the model's, attributions of another
-                shape or NaN, a class that does not exist.
+                shape or NaN, a class that does not exist, a model of one output.
         """
         model = require_model(model, "model")
         if not softmax:

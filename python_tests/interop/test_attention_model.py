@@ -190,6 +190,28 @@ def test_an_instance_that_is_not_finite_is_its_own_affair() -> None:
     assert found.isnan().tolist() == [True, False]
 
 
+def test_what_weighed_next_to_nothing_is_all_that_is_left() -> None:
+    """Beside a score of 200, one of 0 has a weight of 1e-87, which float32 has no number for."""
+    batch = fae.AttentionBatch(
+        torch.eye(3), torch.tensor([0, 3]), scores=torch.tensor([200.0, 1.0, 0.0]),
+        head_weight=torch.eye(3),
+    )  # fmt: skip
+    found = AttentionModel(batch)(torch.tensor([[0.0, 1.0, 1.0]]))
+    torch.testing.assert_close(found, torch.tensor([[0.0, 0.7310586, 0.2689414]]))
+
+
+@pytest.mark.filterwarnings("ignore:head. one class, so nothing can flip")
+def test_one_output_has_no_curves() -> None:
+    head = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
+    batch = fae.AttentionBatch(
+        torch.ones(2, 4), torch.tensor([0, 2]), weights=torch.ones(2), head=head
+    )
+    model = AttentionModel(batch)
+    assert model(model.inputs).shape == (1, 1)
+    with pytest.raises(ValueError, match="model: given one output, whose probability is always 1"):
+        prefix_erasure(model, model.inputs, torch.ones(1, 2))
+
+
 def test_no_item_at_all() -> None:
     batch = fae.AttentionBatch(
         torch.zeros(0, 4), torch.tensor([0, 0]), weights=torch.zeros(0),
