@@ -78,8 +78,8 @@ def sweep(
     """Erase a dump, shard by shard: the tables of `erase`, however large it is.
 
     The same call goes on after a kill or an interruption, also with another engine: results are the
-    same, bit for bit. A damaged shard is set aside with its reason; while one is, the exit code is
-    3, and --retry does it again.
+    same, bit for bit, where GPUs, or processors with the same instructions, do all of it. A damaged
+    shard is set aside with its reason; while one is, the exit code is 3, and --retry does it again.
     """
     try:
         memory_bytes = bytes_of(memory)
@@ -174,6 +174,9 @@ def _tell(found: Manifest, folder: Path) -> None:
         f"{f'; {left:,} left' if left else ''}: {folder}",
         soft_wrap=True,
     )
+    if len(found.engines) > 1:
+        by = ", ".join(f"{counted(n, 'shard')} by {name}" for name, n in found.engines.items())
+        err.print(f"{by}: the last bits of numbers may be others than those of one", soft_wrap=True)
     for shard, reason in found.aside.items():
         err.print(f"set aside: {shard}: {reason}", soft_wrap=True)
     if found.aside:

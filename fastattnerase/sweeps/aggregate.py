@@ -187,6 +187,7 @@ def aggregate_sweep(
             "dump": state.dump,
             "near_ties": state.near_ties,
             "aside": manifest.aside,
+            "engines": manifest.engines,
             "records": digest_of_records(records),
         },
         instances=manifest.instances,

@@ -20,6 +20,7 @@ column `row` is the number of the instance in the dump, `id` its id. Columns are
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,6 +90,8 @@ class ShardRecord:
         tables: from the table to its part; empty where it is set aside.
         first_row: number of its first instance in the dump; None in records that were written
             before there was one.
+        engine: what computed its tables, `cpu-avx512` or `cuda`; empty where it is set aside, and
+            in records that were written before there was one.
     """
 
     shard: str
@@ -98,6 +101,7 @@ class ShardRecord:
     items: int
     tables: dict[str, Part] = field(default_factory=dict)
     first_row: int | None = None
+    engine: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,7 @@ class Manifest:
         items: in these.
         rows: from the table to its rows in all parts.
         aside: from the name of each shard that is set aside to its reason.
+        engines: from what computed tables, as records have it, to the shards of which it did.
     """
 
     complete: bool
@@ -121,6 +126,7 @@ class Manifest:
     items: int
     rows: dict[str, int]
     aside: dict[str, str]
+    engines: dict[str, int] = field(default_factory=dict)
 
 
 def part_path(out: Path, table: str, shard: str) -> Path:
@@ -220,6 +226,7 @@ def manifest_of(state: SweepState, records: Sequence[ShardRecord]) -> Manifest:
         items=sum(record.items for record in done),
         rows={table: sum(record.tables[table].rows for record in done) for table in TABLES},
         aside={record.shard: record.reason for record in records if record.state == "aside"},
+        engines=dict(sorted(Counter(record.engine for record in done if record.engine).items())),
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from fastattnerase.backends import choose
 from fastattnerase.dumps.manifest import Shard
 from fastattnerase.dumps.reading import Dump, open_batches
 from fastattnerase.studies.serrano_smith.config import Config
@@ -83,6 +84,17 @@ class Worker:
         return 2 * size > memory > 0
 
     @cached_property
+    def _engine(self) -> str:
+        """Name what computes: of one of another name the last bits may be others."""
+        device = torch.device(self.job.device).type
+        name = choose(self.job.config.backend, device).name
+        if name == "cpu":
+            from fastattnerase import _C
+
+            return f"cpu-{_C.cpu_variant()}"
+        return name if name == device else f"{name}-{device}"
+
+    @cached_property
     def _mover(self) -> Mover:
         return Mover(self.job.device)
 
@@ -130,7 +142,9 @@ class Worker:
             for found in results:
                 if isinstance(found, _End):
                     if found.reason is None:
-                        record = replace(record, state="done", tables=writer.finish())
+                        record = replace(
+                            record, state="done", tables=writer.finish(), engine=self._engine
+                        )
                     else:
                         record = replace(record, reason=found.reason)
                     break

@@ -17,6 +17,7 @@ import tiny
 import torch
 from command_line import invoke, one_line
 
+from fastattnerase import _C
 from fastattnerase.cli.interrupts import MESSAGE
 from fastattnerase.dumps.reading import open_batches
 from fastattnerase.sweeps import run
@@ -139,6 +140,26 @@ def test_what_is_not_finished_is_not_aggregated(dump: Path, tmp_path: Path) -> N
     assert "given a sweep of which every shard is set aside, needed one that is done" in (
         result.stderr
     )
+
+
+def test_a_mixture_of_engines_is_told(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a cluster whose processors have other instructions: last bits may differ."""
+    arguments = ("sweep", dump, *FAST, "--backend", "cpu", "--out", tmp_path)
+    assert "the last bits" not in invoke(*arguments).stderr
+    usual = f"cpu-{_C.cpu_variant()}"
+    for number in (2, 5, 6):
+        (tmp_path / "shards" / f"shard-{number:06d}.json").unlink()
+    monkeypatch.setattr(_C, "cpu_variant", lambda: "a")
+    told = f"3 shards by cpu-a, 5 shards by {usual}: the last bits of numbers may be others"
+    assert told in invoke(*arguments).stderr
+    assert json.loads((tmp_path / "manifest.json").read_text())["engines"] == {
+        "cpu-a": 3,
+        usual: 5,
+    }
+    run_record = json.loads((tmp_path / "aggregate" / "run.json").read_text())
+    assert run_record["source"]["engines"] == {"cpu-a": 3, usual: 5}
 
 
 def test_the_order_is_that_of_the_dump_whatever_its_files_are_called(
