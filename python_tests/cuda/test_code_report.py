@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import re
 import shutil
 import subprocess
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,10 +54,14 @@ def extracted(code: int) -> list[Path]:
     module = Path(_C.__file__)
     name = hashlib.sha256(module.read_bytes()).hexdigest()[:16]
     folder = emulator.ROOT / "build" / "nvcc" / f"{name}-sm_{code}"
-    if not (folder / "done").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        output(tool("cuobjdump"), "--extract-elf", f".sm_{code}.", str(module), folder=folder)
-        (folder / "done").touch()
+    if not folder.exists():  # made aside and renamed: several processes of tests may want it
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        own = Path(tempfile.mkdtemp(dir=folder.parent))
+        output(tool("cuobjdump"), "--extract-elf", f".sm_{code}.", str(module), folder=own)
+        try:
+            own.rename(folder)
+        except OSError:  # another process was first
+            shutil.rmtree(own)
     return sorted(folder.glob("*.cubin"))
 
 
@@ -78,7 +84,9 @@ def listing(code: int, source: str) -> str:
     for cubin in extracted(code):
         kept = cubin.with_suffix(".sass")
         if not kept.exists():
-            kept.write_text(output(tool("nvdisasm"), "-c", str(cubin)))
+            aside = kept.with_suffix(f".{os.getpid()}")
+            aside.write_text(output(tool("nvdisasm"), "-c", str(cubin)))
+            aside.replace(kept)
         text = kept.read_text()
         kernels = BUDGETS["kernels"][source]
         if all(re.search(rf"\d{kernel}{REAL[source]}", text) for kernel in kernels):
