@@ -79,9 +79,6 @@ class ArrayFile:
                 "scores, weights; lengths, mask or offsets, head_bias, labels, ids, logits may be "
                 "there, nothing else"
             )
-        for name in sorted(names):
-            if not self._arrays[name].shape:
-                raise RunError(f"{path}: {name}: given one number, needed an array")
         self._packed = "offsets" in names
         heads = names & {"head_weight", "head_bias"}
         self._head = {name: self._all(name) for name in heads}
@@ -185,11 +182,14 @@ class ArrayFile:
                 head_bias=head["head_bias"],
                 ids=ids,
             )
+        lengths = self._optional("lengths", start, stop)
+        if lengths is not None and lengths.dtype != torch.bool:  # which would be a mask
+            lengths = whole_numbers("lengths", lengths)
         return AttentionBatch.from_padded(
             self._arrays["values"].read(start, stop),
             scores=self._optional("scores", start, stop),
             weights=self._optional("weights", start, stop),
-            lengths=self._optional("lengths", start, stop),
+            lengths=lengths,
             mask=self._optional("mask", start, stop),
             head_weight=head["head_weight"],
             head_bias=head["head_bias"],
@@ -228,12 +228,15 @@ def _open(path: Path) -> tuple[Mapping[str, _Rows], list[Path], tuple[str, ...]]
         )
     if not path.is_file():
         raise RunError(f"{path}: no such file")
-    if path.suffix == ".npz":
-        return _of_npz(path), [path], ()
-    return _of_npy(path) if path.suffix == ".npy" else _of_safetensors(path)
+    ways = {".npz": _of_npz, ".npy": _of_npy, ".safetensors": _of_safetensors}
+    arrays, files, classes = ways[path.suffix](path)
+    for name in sorted(arrays):
+        if not arrays[name].shape:
+            raise RunError(f"{path}: {name}: given one number, needed an array")
+    return arrays, files, classes
 
 
-def _of_npz(path: Path) -> Mapping[str, _Rows]:
+def _of_npz(path: Path) -> tuple[Mapping[str, _Rows], list[Path], tuple[str, ...]]:
     with open(path, "rb") as stream:  # closed also where NumPy refuses it
         try:
             file = np.load(stream, allow_pickle=False)
@@ -246,10 +249,11 @@ def _of_npz(path: Path) -> Mapping[str, _Rows]:
                 f"{path}: given one array, needed several by name, or a name that ends in .npy"
             )
         with file:
-            return {
+            arrays = {
                 name: _Numpy(f"{path}: {name}", partial(file.__getitem__, name))
                 for name in file.files
             }
+    return arrays, [path], ()
 
 
 def _of_npy(path: Path) -> tuple[Mapping[str, _Rows], list[Path], tuple[str, ...]]:
@@ -295,17 +299,14 @@ class _Numpy:
             if isinstance(array, np.lib.npyio.NpzFile):
                 array.close()
             raise RunError(f"{name}: given no array of NumPy, needed numbers")
-        if array.dtype.kind not in "fiub":
-            raise RunError(f"{name}: given {array.dtype}, needed numbers")
-        self.name, self.array, self.shape = name, array, array.shape
+        if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+            raise RunError(f"{name}: given {array.dtype}, needed numbers of at most 64 bits")
+        self.array, self.shape = array, array.shape
 
     def read(self, start: int, stop: int | None) -> Tensor:
         """Copy rows, in the byte order of this machine."""
         rows = self.array[start:stop]
-        try:
-            return torch.from_numpy(np.array(rows, dtype=rows.dtype.newbyteorder("="), order="C"))
-        except TypeError as error:
-            raise RunError(f"{self.name}: {error}") from error
+        return torch.from_numpy(np.array(rows, dtype=rows.dtype.newbyteorder("="), order="C"))
 
 
 class _Safetensors:

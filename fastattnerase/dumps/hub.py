@@ -74,15 +74,16 @@ class HubRows:
         if "scores" in self.columns and "weights" in self.columns:
             raise RunError("--scores-column, --weights-column: given both, needed one of them")
         self._head = read_head(head)
-        owner, _, configuration = name.partition(":")
+        owner, configuration = name, ""
+        if not Path(name).exists():  # a folder may have a colon in its name
+            owner, _, configuration = name.partition(":")
         try:
             self._rows: Any = datasets.load_dataset(
                 owner, configuration or None, split=split, streaming=True
             )
             builder: Any = datasets.load_dataset_builder(owner, configuration or None)
-        except (ValueError, OSError) as error:  # the library's own errors are among these
-            reason = " ".join(str(error).split())
-            raise RunError(f"the data set {name!r} cannot be loaded: {reason}") from error
+        except Exception as error:  # whatever the library's readers raise of a file
+            raise RunError(f"the data set {name!r} cannot be loaded: {_told(error)}") from error
         # By split names of files and what tells them from others: a commit, or when they changed.
         files = sorted(
             (str(part), list(own), own.origin_metadata)
@@ -129,7 +130,15 @@ class HubRows:
             RunError: a row whose shapes do not fit, naming the rows that it is among.
         """
         rows: list[dict[str, Tensor]] = []
-        for row in self._rows.skip(start) if start else self._rows:
+        given = iter(self._rows.skip(start) if start else self._rows)
+        while True:
+            try:
+                row = next(given)
+            except StopIteration:
+                break
+            except Exception as error:  # whatever the library's readers raise of a file
+                number = start + len(rows)
+                raise RunError(f"{self.name}: row {number}: {_told(error)}") from error
             self._require(list(row))
             rows.append(self._tensors(row, start + len(rows)))
             if len(rows) == _ROWS or sum(len(own["values"]) for own in rows) >= _ITEMS:
@@ -142,11 +151,16 @@ class HubRows:
     def _tensors(self, row: Mapping[str, Any], number: int) -> dict[str, Tensor]:
         found = {"ids": torch.tensor(number)}
         for key, own in self.columns.items():
+            needed = "integers" if key in _WHOLE else "numbers"
             try:
-                array = np.asarray(row[own], dtype=self._dtypes[key] if key not in _WHOLE else "i8")
-            except (TypeError, ValueError) as error:
+                array = np.asarray(row[own], dtype="i8" if key in _WHOLE else self._dtypes[key])
+                if key in _WHOLE and not np.array_equal(array, row[own]):  # 1.5 has become 1
+                    raise ValueError
+                if key == "values" and not array.ndim:
+                    raise ValueError
+            except (TypeError, ValueError, OverflowError) as error:
                 raise RunError(
-                    f"{self.name}: {own}: given {row[own]!r:.60} in row {number}, needed numbers"
+                    f"{self.name}: {own}: given {row[own]!r:.60} in row {number}, needed {needed}"
                 ) from error
             found[key] = torch.from_numpy(np.array(array))
         inner = self._head[0].shape[1:]
@@ -171,6 +185,11 @@ class HubRows:
         except (ValueError, TypeError, RuntimeError) as error:
             stop = start + len(rows) - 1
             raise RunError(f"{self.name}: {error} (instance 0 is row {start} of {stop})") from error
+
+
+def _told(error: Exception) -> str:
+    """Give an error's text in one line, its kind where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _dtype(feature: Any) -> str:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fastattnerase.runs.rundir import RunError
+from fastattnerase.tensor_checks import FLOATS
 
 
 def whole_numbers(name: str, given: Tensor) -> Tensor:
@@ -14,6 +15,8 @@ def whole_numbers(name: str, given: Tensor) -> Tensor:
     Raises:
         RunError: a number that is not whole; names the argument.
     """
+    if given.is_complex() or (given.is_floating_point() and given.dtype not in FLOATS):
+        raise RunError(f"{name}: given {given.dtype}, needed integers")
     if given.is_floating_point():
         most = round(2 / torch.finfo(given.dtype).eps)  # beyond, it lacks integers: ids become one
         broken = given[~((given == given.trunc()) & (given.abs() <= most))]  # NaN, too
@@ -22,8 +25,6 @@ def whole_numbers(name: str, given: Tensor) -> Tensor:
                 f"{name}: given {float(broken[0]):g}, needed integers, up to {most:,} as they are "
                 f"stored in {str(given.dtype).removeprefix('torch.')}"
             )
-    if given.is_complex():
-        raise RunError(f"{name}: given {given.dtype}, needed integers")
     whole = given.long()
     if given.dtype == torch.uint64 and bool((whole < 0).any()):
         raise RunError(f"{name}: given an integer of {2**63:,} or more, needed less, as int64 has")

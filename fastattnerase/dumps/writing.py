@@ -217,7 +217,7 @@ class Writer:
             )
         whole = _records(journal) if journal.is_file() else []
         header = {"kind": KIND, "format": FORMAT, **_as_json(self.options)}
-        if whole and whole[0] != header:
+        if len(whole) > 1 and whole[0] != header:  # where no shard is there, nothing is begun
             raise RunError(
                 f"{self.folder}: given a dump begun of other instances or with other options, "
                 "needed a new folder (--out)"

@@ -152,6 +152,9 @@ def test_a_finished_dump_is_not_made_again(tmp_path: Path) -> None:
         ),
         ({"head_weight": np.array([[1, NAN], [0, 1]])}, "head_weight: given NaN or infinity"),
         ({"head_bias": np.array([1, np.inf])}, "head_bias: given NaN or infinity, needed finite"),
+        ({"lengths": np.array([3, 1.5])}, "lengths: given 1.5, needed integers"),
+        ({"lengths": np.array([True, False])}, "lengths: given torch.bool [2], needed integers"),
+        ({"ids": np.array([2**64 - 1, 0], dtype=np.uint64)}, "ids: given an integer of 9,223,372"),
         # A row more than instances would give each of a later part another's.
         ({"head_bias": np.ones((3, 2))}, "head_bias: given [3, 2], needed [C], or 2 rows"),
     ],
@@ -218,6 +221,41 @@ def test_whole_numbers_that_are_stored_as_floats_are_integers(tmp_path: Path) ->
     invoke("dump", "--from", path, "--out", tmp_path / "dump")
     [chunk] = fae.open_batches(tmp_path / "dump").chunks()
     assert chunk.batch.ids.tolist() == [7, 3]
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "i1", "f4"])
+def test_integers_of_any_type_are_read(dtype: str, tmp_path: Path) -> None:
+    names = {"lengths": [3, 1], "ids": [7, 3], "labels": [1, 0]}
+    whole = {name: np.array(values, dtype=dtype) for name, values in names.items()}
+    invoke("dump", "--from", as_npz(tmp_path, PADDED | whole), "--out", tmp_path / "dump")
+    [chunk] = fae.open_batches(tmp_path / "dump").chunks()
+    assert chunk.gold is not None
+    found = (chunk.batch.lengths, chunk.batch.ids, chunk.gold)
+    assert [own.tolist() for own in found] == list(names.values())
+
+
+@pytest.mark.parametrize("name", ["lengths", "ids", "labels"])
+def test_numbers_that_hold_no_integers_are_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    own = {key: torch.from_numpy(array) for key, array in PADDED.items()}
+    for dtype in (torch.float8_e5m2, torch.complex64):
+        save_file(own | {name: torch.ones(2).to(dtype)}, path)
+        told = one_line("dump", "--from", path, "--out", tmp_path / "dump")
+        assert f"{name}: given {dtype}, needed integers" in told
+
+
+def test_numbers_longer_than_those_of_torch_are_refused(tmp_path: Path) -> None:
+    path = as_npz(tmp_path, PADDED | {"labels": np.zeros(2, dtype=np.longdouble)})
+    told = one_line("dump", "--from", path, "--out", tmp_path / "dump")
+    assert "labels: given float128, needed numbers of at most 64 bits" in told
+
+
+def test_where_no_shard_is_nothing_is_begun(tmp_path: Path) -> None:
+    """A file that was refused can be mended, and the same command called again."""
+    call = ("dump", "--out", tmp_path / "dump", "--from")
+    told = one_line(*call, as_npz(tmp_path, PADDED | {"labels": np.array([0, 7])}))
+    assert "labels: given 7" in told
+    assert "2 instances" in invoke(*call, as_npz(tmp_path, PADDED), "--shard-bytes", "1M").stdout
 
 
 def test_damaged_archives_are_refused_in_a_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -96,7 +97,7 @@ def test_a_finished_dump_is_that_of_the_same_rows_and_head(folder: Path) -> None
     [
         (("--split", "test"), "cannot be loaded"),
         (("--label-column", "gold"), "needed gold (--values-column"),
-        (("--ids-column", "text"), "text: given 'a b' in row 0, needed numbers"),
+        (("--ids-column", "text"), "text: given 'a b' in row 0, needed integers"),
         (("--scores-column", "label"), "scores"),
         (("--scores-column", "scores", "--weights-column", "scores"), "given both"),
         (("--data", "x.csv"), "--data"),
@@ -107,6 +108,65 @@ def test_what_does_not_fit_is_refused_in_a_line(
     others: tuple[str, ...], told: str, folder: Path
 ) -> None:
     assert told in one_line(*arguments(folder, *others))
+
+
+def rows_of(path: Path, **columns: list[object]) -> Path:
+    """Write a row for each value of the columns, in JSON, into a folder; give the folder."""
+    both = {"hidden": [[[1.0, 2.0]]], "scores": [[0.5]]} | columns
+    count = max(map(len, both.values()))
+    full = {name: own * count if len(own) < count else own for name, own in both.items()}
+    rows = [dict(zip(full, row, strict=True)) for row in zip(*full.values(), strict=True)]
+    path.mkdir()
+    (path / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"number": [1, 1.5]}, "number: given 1.5 in row 1, needed integers"),
+        ({"number": [2**63]}, f"number: given {float(2**63)} in row 0, needed integers"),
+        ({"number": ["10"]}, "number: given '10' in row 0, needed integers"),
+        ({"number": [5, None]}, "number: given None in row 1, needed integers"),
+        ({"hidden": [None]}, "hidden: given None in row 0, needed numbers"),
+        ({"hidden": [3]}, "hidden: given 3 in row 0, needed numbers"),
+        ({"hidden": [[[1, 2], [3]]]}, "hidden: given [[1, 2], [3]] in row 0, needed numbers"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--ids-column", "--label-column"])
+def test_rows_that_hold_something_else_are_refused_in_a_line(
+    option: str, columns: dict[str, list[object]], told: str, folder: Path
+) -> None:
+    rows = rows_of(folder / "rows", **({"number": [0]} | columns))
+    assert told in one_line(*arguments(folder, "--from-dataset", rows, option, "number"))
+
+
+def test_whole_numbers_that_are_floats_are_ids(folder: Path) -> None:
+    rows = rows_of(folder / "rows", number=[7.0, 3.0])
+    invoke(*arguments(folder, "--from-dataset", rows, "--ids-column", "number"))
+    assert [batch.ids.tolist() for batch in fae.open_batches(folder / "dump")] == [[7, 3]]
+
+
+def test_a_folder_may_have_a_colon_in_its_name(folder: Path) -> None:
+    rows = rows_of(folder / "of: words")
+    assert "1 instance" in invoke(*arguments(folder, "--from-dataset", rows)).stdout
+
+
+def test_damaged_files_are_refused_in_a_line(folder: Path) -> None:
+    rows = rows_of(folder / "rows")
+    with open(rows / "train.jsonl", "a") as file:
+        file.write('{"hidden": [[1')
+    told = one_line(*arguments(folder, "--from-dataset", rows))
+    assert told.startswith(f"error: {rows}: row 0: JSON parse error")
+    (rows / "train.jsonl").write_text("")
+    told = one_line(*arguments(folder, "--from-dataset", rows))
+    assert told.startswith(f"error: the data set '{rows}' cannot be loaded: ")
+
+
+def test_a_head_is_an_array(folder: Path) -> None:
+    np.savez(folder / "head.npz", head_weight=np.float32(3))
+    told = one_line(*arguments(folder))
+    assert "head.npz: head_weight: given one number, needed an array" in told
 
 
 def test_options_belong_to_a_data_set(folder: Path) -> None:
