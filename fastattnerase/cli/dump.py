@@ -159,7 +159,8 @@ def dump(
         f"{counted(len(manifest.shards), 'shard')}, {size:,} bytes: {out_folder}",
         soft_wrap=True,
     )
-    print_next("sweep", out_folder, out_folder.with_name(f"{out_folder.name}-sweep"))
+    place = out_folder if out_folder.name.strip(".") else out_folder.resolve()  # of `.` and `..`
+    print_next("sweep", out_folder, place.with_name(f"{place.name}-sweep"))
 
 
 def _check(given: ModelInput, rows: DatasetInput, classes: str | None) -> None:

@@ -295,6 +295,10 @@ class _Numpy:
                     f"{name}: given an array of objects, which only pickle can read, needed numbers"
                 ) from error
             raise RunError(f"{name}: given no array of NumPy: {error}") from error
+        except MemoryError as error:
+            raise RunError(
+                f"{name}: {error}; arrays in .npy and .safetensors are read in parts"
+            ) from error
         if not isinstance(array, np.ndarray):  # another file in the zip, as it is, or a zip
             if isinstance(array, np.lib.npyio.NpzFile):
                 array.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 import zipfile
 from collections.abc import Callable
@@ -81,6 +82,17 @@ def test_the_commands_that_follow_can_be_pasted(tmp_path: Path) -> None:
         assert last.startswith(f"Next: fastattnerase {command} ")
         printed = invoke(*shlex.split(last.removeprefix("Next: fastattnerase "))).stdout
     assert (folder / "dump-sweep" / "report" / "report.html").is_file()
+
+
+def test_a_dump_may_be_written_where_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, folder = as_npz(tmp_path, PADDED), tmp_path / "dump" / "below"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    for out, place in ((".", folder), ("..", folder.parent), ("../../x", Path("../../x"))):
+        last = invoke("dump", "--from", path, "--out", out).stdout.splitlines()[-1]
+        assert last == f"Next: fastattnerase sweep {out} --out {place}-sweep"
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -275,6 +287,16 @@ def test_damaged_archives_are_refused_in_a_line(tmp_path: Path) -> None:
         other.writestr("notes.txt", "no array")
     content = (tmp_path / "other.zip").read_bytes()
     assert "notes.txt: given no array of NumPy" in told("other.npz", content)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (2**58, 3, 2)}
+    )
+    with zipfile.ZipFile(tmp_path / "large.zip", "w") as large:
+        large.writestr("values.npy", header.getvalue())
+    content = (tmp_path / "large.zip").read_bytes()
+    said = told("large.npz", content)
+    assert "large.npz: values: Unable to allocate 6.00 EiB" in said
+    assert said.endswith("arrays in .npy and .safetensors are read in parts")
     # The first bit of the flags, in a member's header and in the list, asks for a password.
     locked = bytearray(whole)
     for begin, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
