@@ -65,10 +65,15 @@ def test_what_a_reader_must_know_stands_first(large: Path) -> None:
     result = load_aggregate(large / "aggregate")
     [chance] = notices(result)
     assert "always deciding the most frequent class is" in chance
-    source = {"near_ties": "contributions", "aside": {"shard-000001": "truncated"}}
+    source = {
+        "near_ties": "contributions",
+        "aside": {"shard-000001": "truncated"},
+        "engines": {"cpu-avx2": 3, "cuda": 1200},
+    }
     result = replace(result, run=replace(result.run, source=source))
     assert notices(result)[1:] == [
         "The dump is compact: near-ties were judged on contributions.",
+        "Shards by what computed them: cpu-avx2 3, cuda 1,200; last bits may differ between these.",
         "1 shard of the dump is set aside: not in any number.",
     ]
 
