@@ -103,7 +103,10 @@ def _are_texts(found: Any) -> bool:
 
 def _from_json(text: str, name: str) -> Any:
     try:
-        return json.loads(text)
+        found = json.loads(text)
+        if "\\u" in text:  # half a pair of surrogates, which no result could be written with
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
     except (ValueError, RecursionError) as error:
         raise RunError(f"{name}: given no JSON: {error}") from error
 

@@ -225,6 +225,17 @@ def test_instances_that_are_not_finite_are_read(tmp_path: Path) -> None:
     assert len(chunk.batch) == 4
 
 
+def test_texts_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    whole = '["a", "\\ud83d\\ude00", "c"]'
+    save_file(tensors(), path, {"classes": whole})
+    assert TensorSource(path).classes == ["a", "\U0001f600", "c"]
+    for name, content in (("classes", '["a", "\\ud83d", "c"]'), ("tokens", '[["\\ud83d"]]')):
+        save_file(tensors(), path, {name: content})
+        with pytest.raises(RunError, match=f"{name} in the metadata: given no JSON: .*surrogates"):
+            TensorSource(path)
+
+
 def test_no_file_and_no_safetensors_file(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no such file"):
         TensorSource(tmp_path / "absent")
