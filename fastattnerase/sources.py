@@ -332,7 +332,7 @@ class TensorSource:
 
     def _check_offsets(self) -> None:
         offsets, total = self.offsets, self._shape("values")[0]
-        falls = (offsets.diff() < 0).nonzero()
+        falls = (offsets[1:] < offsets[:-1]).nonzero()  # differences might wrap around
         if len(falls):
             instance = int(falls[0])
             raise RunError(

@@ -137,6 +137,10 @@ def test_labels_of_any_integers(dtype: torch.dtype, tmp_path: Path) -> None:
         ({"offsets": torch.tensor(6)}, r"offsets: given int64 \[\]"),
         ({"offsets": torch.zeros(0, dtype=torch.int64)}, r"offsets: given int64 \[0\]"),
         ({"offsets": torch.tensor([0, 2, 1, 5, 6])}, "given 2 and then 1 at instance 1"),
+        (
+            {"offsets": torch.tensor([0, 2**63 - 1, -2, 5, 6])},
+            "given 9223372036854775807 and then -2 at instance 1",
+        ),
         ({"offsets": torch.tensor([0, 2, 2, 5, 5])}, "given 0 to 5, needed from 0 to the 6 rows"),
         ({"offsets": torch.tensor([1, 2, 2, 5, 6])}, "given 1 to 6"),
         (

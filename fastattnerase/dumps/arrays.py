@@ -108,7 +108,7 @@ class ArrayFile:
             ends.ndim != 1
             or not len(ends)
             or (int(ends[0]), int(ends[-1])) != (0, items)
-            or bool((ends.diff() < 0).any())
+            or bool((ends[1:] < ends[:-1]).any())  # differences might wrap around
         ):
             raise RunError(
                 f"{self.path}: offsets: given {list(ends.shape)}, needed [B + 1] that never "
