@@ -217,11 +217,17 @@ class Writer:
             )
         whole = _records(journal) if journal.is_file() else []
         header = {"kind": KIND, "format": FORMAT, **_as_json(self.options)}
-        if len(whole) > 1 and whole[0] != header:  # where no shard is there, nothing is begun
-            raise RunError(
-                f"{self.folder}: given a dump begun of other instances or with other options, "
-                "needed a new folder (--out)"
+        if len(whole) > 1:  # where no shard is there, nothing is begun
+            # Compared as texts, since NaN is not equal to itself.
+            before, own = (
+                {key: json.dumps(one.get(key), sort_keys=True) for key in header}
+                for one in (whole[0], header)
             )
+            if differ := [key for key in header if before[key] != own[key]]:
+                raise RunError(
+                    f"{self.folder}: given a dump begun of other instances or with other options "
+                    f"({', '.join(differ)}), needed a new folder (--out)"
+                )
         with needs("text"):
             from safetensors import SafetensorError
         for content in whole[1:]:

@@ -165,8 +165,14 @@ def test_a_killed_writer_goes_on_after_the_last_whole_shard(tmp_path: Path, afte
 def test_it_does_not_go_on_with_other_instances_or_options(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         fae.save_batches(interrupted(2), tmp_path, shard_bytes=SHARD)
-    with pytest.raises(RunError, match="begun of other instances or with other options"):
-        fae.save_batches(three(), tmp_path, shard_bytes=2 * SHARD)
+    for other, told in (
+        ({"shard_bytes": 2 * SHARD}, r"options \(shard_bytes\)"),
+        ({"compact": True, "made_by": {"name": "x"}}, r"options \(compact, made_by\)"),
+    ):
+        with pytest.raises(
+            RunError, match=f"begun of other instances or with other {told}, needed"
+        ):
+            fae.save_batches(three(), tmp_path, **({"shard_bytes": SHARD} | other))  # type: ignore[arg-type]
     with pytest.raises(RunError, match="given other ids or lengths than those in shard-000000"):
         fae.save_batches([batch_of(50, (2, 3))], tmp_path, shard_bytes=SHARD)
     other = [batch_of(0, (2, 3), head_weight=-WEIGHT), batch_of(2, (1, 4), head_weight=-WEIGHT)]
@@ -185,6 +191,15 @@ def test_it_does_not_end_before_the_instances_that_are_there(tmp_path: Path) -> 
         fae.save_batches([batch_of(0, (2,))], tmp_path, shard_bytes=SHARD)
     again = fae.save_batches(three(), tmp_path, shard_bytes=SHARD)
     assert again.instances == 6
+
+
+def test_it_goes_on_with_anything_that_json_takes(tmp_path: Path) -> None:
+    made_by = {"temperature": float("nan"), "layers": (1, 2), "of": {"7": "ä"}}
+    for after in (2, 3):
+        with pytest.raises(Stop):
+            fae.save_batches(interrupted(after), tmp_path, shard_bytes=SHARD, made_by=made_by)
+    manifest = fae.save_batches(three(), tmp_path, shard_bytes=SHARD, made_by=made_by)
+    assert manifest.made_by["layers"] == [1, 2]
 
 
 def test_it_does_not_go_on_with_instances_of_other_lengths(tmp_path: Path) -> None:
