@@ -99,8 +99,8 @@ def dump(
         str,
         typer.Option(
             "--shard-bytes",
-            help="Size of a file, at most; an instance for which this is too little, beside head "
-            "and header, has a file of its own.",
+            help="Size of a file, at most; larger are those of one instance for which it is too "
+            "little, and of a head larger than half of it.",
         ),
     ] = "256MiB",
     classes: Annotated[

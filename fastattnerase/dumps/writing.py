@@ -68,8 +68,9 @@ def save_batches(
             a batch and what is known beside it, `labels` [B] (integers, -1 for none) and `logits`
             [B, C]. They are gone through once.
         folder: made where it is missing; it takes one dump.
-        shard_bytes: of a file, at most; an instance for which this is too little, beside what
-            every file has (head and header, at least 4 KiB), has a file of its own.
+        shard_bytes: of a file, at most. Larger are files of one instance for which this is too
+            little, and those with a head larger than half of it: they have as many instances as
+            fit into half of it.
         classes: names of the classes; 0, 1, … where none are given.
         compact: whether to keep contributions `W h` (float32 [T, C]) instead of values [T, D], with
             the identity for a head: much smaller, and near-ties are then judged on these.
@@ -289,10 +290,12 @@ class Writer:
         batch = batch.to("cpu")
         if self._count == 1:
             weight, bias = batch.linear_head
-            shared = weight.nbytes + (bias.nbytes if bias.ndim == 1 else 0)
-            names = len(json.dumps(self._metadata))
-            shared = max(_SHARED, _HEADER + names + shared)
-            self._room = self._full = self.options.shard_bytes - shared
+            head = weight.nbytes + (bias.nbytes if bias.ndim == 1 else 0)
+            head += len(json.dumps(self._metadata))
+            size = self.options.shard_bytes
+            # Beside a large head instances have half of the size: each file has the head again.
+            room = size // 2 if head > size // 2 else size - max(_SHARED, _HEADER + head)
+            self._room = self._full = room
         bytes_of = self._bytes(batch, known)  # [B]
         ends = bytes_of.cumsum(0)
         start = 0

@@ -84,19 +84,25 @@ def test_a_shard_has_at_most_the_bytes_that_are_asked_for(compact: bool, tmp_pat
     batch = batch_of(
         0, (1,) * 200, head_weight=torch.ones(100, 3).double(), head_bias=torch.ones(200, 100)
     )
-    asked = 2048 + 40_000 + 4_000 + 10_000  # a compact head has 100 x 100 floats
+    asked = 2 * (40_000 + 4_000)  # a compact head has 100 x 100 floats, names have the rest
     beside = {"logits": torch.ones(200, 100), "labels": torch.zeros(200)}
     manifest = fae.save_batches(
         [(batch, beside)], tmp_path, shard_bytes=asked, classes=classes, compact=compact
     )
     assert max(shard.bytes for shard in manifest.shards) <= asked
-    assert len(manifest.shards) < 100
+    assert 1 < len(manifest.shards) < 100
 
 
-def test_a_head_larger_than_a_shard_leaves_it_an_instance(tmp_path: Path) -> None:
-    batches = [batch_of(first, (2, 1), head_weight=torch.ones(5000, 3)) for first in (0, 2)]
-    manifest = fae.save_batches(batches, tmp_path, shard_bytes=50_000)
-    assert [shard.instances for shard in manifest.shards] == [1] * 4
+def test_instances_have_half_of_a_shard_beside_a_large_head(tmp_path: Path) -> None:
+    """A head of 80,000 bytes, or a little more; an instance of 20 items takes 344."""
+    head = torch.ones(5000, 3)
+    batches = [batch_of(first, (20,) * 100, head_weight=head) for first in range(0, 400, 100)]
+    for size in (100_000, 160_000):
+        manifest = fae.save_batches(batches, tmp_path / f"{size}", shard_bytes=size)
+        assert manifest.shards[0].instances == size // 2 // 344
+    manifest = fae.save_batches(batches, tmp_path / "more", shard_bytes=161_000)
+    assert manifest.shards[0].instances == (161_000 - 80_000 - 2 - 2048) // 344
+    assert max(shard.bytes for shard in manifest.shards) <= 161_000
 
 
 def test_a_shard_is_a_file_of_erase(tmp_path: Path) -> None:
