@@ -70,9 +70,12 @@ def keep(folder: Path, kept: Kept, known: Mapping[str, str]) -> None:
         folder: made where it is missing.
         kept: the documents.
         known: their `identity`.
+
+    Raises:
+        OSError: the folder cannot be written to, or the disk is full.
     """
     with needs("text"):
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
     dataset, dropped = kept.dataset, kept.about.get("dropped")
     about = {
@@ -82,8 +85,12 @@ def keep(folder: Path, kept: Kept, known: Mapping[str, str]) -> None:
     }
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{KEPT}.partial"
-    save_file(pack(dataset.documents), partial, {**known, "about": json.dumps(about)})
-    partial.replace(folder / KEPT)
+    content = save(pack(dataset.documents), {**known, "about": json.dumps(about)})
+    try:  # of a full disk the library's own files would give an error without a number
+        partial.write_bytes(content)
+        partial.replace(folder / KEPT)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def read_kept(folder: Path, known: Mapping[str, str]) -> Kept | None:

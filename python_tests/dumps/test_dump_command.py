@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from command_line import invoke, one_line
+from full_disk import at_most
 from safetensors.torch import save_file
 
 import fastattnerase as fae
@@ -352,6 +353,15 @@ def test_a_model_is_dumped_with_labels_and_logits(model: Path, tmp_path: Path) -
     assert found is not None
     torch.testing.assert_close(found.float(), chunk.logits.float(), rtol=1e-4, atol=1e-5)
     assert not (tmp_path / "dump" / "documents.safetensors").exists()
+
+
+def test_a_full_disk_is_one_line_where_documents_are_kept(model: Path, tmp_path: Path) -> None:
+    """Before the first shard is written."""
+    call = ("dump", "--model", model, "--data", model.parent / "x.csv", "--device", "cpu")
+    with at_most(2000):
+        told = one_line(*call, "--out", tmp_path / "dump")
+    assert "File too large; what is finished is kept, the same command goes on from" in told
+    assert "60 instances" in invoke(*call, "--out", tmp_path / "dump").stdout
 
 
 def test_a_killed_dump_of_a_model_goes_on_with_the_same_bits(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from command_line import invoke, one_line
+from full_disk import at_most
 from safetensors.torch import save_file
 
 import fastattnerase as fae
@@ -35,17 +34,6 @@ def test_a_file_is_that_of_the_library(metadata: dict[str, str], tmp_path: Path)
     save_file(own, tmp_path / "library", metadata or None)
     write_tensors(tmp_path / "own", TENSORS, metadata)
     assert (tmp_path / "own").read_bytes() == (tmp_path / "library").read_bytes()
-
-
-@contextmanager
-def at_most(size: int) -> Iterator[None]:
-    """Let no file grow beyond some bytes, which stands for a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def batches() -> Iterator[fae.AttentionBatch]:
