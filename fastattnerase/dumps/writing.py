@@ -19,6 +19,7 @@ from fastattnerase.dumps.checksums import crc32_of, digest_of
 from fastattnerase.dumps.compact import contributions
 from fastattnerase.dumps.facts import facts_of
 from fastattnerase.dumps.ids import UniqueIds, ids_of
+from fastattnerase.dumps.journal import lines_of
 from fastattnerase.dumps.manifest import (
     FORMAT,
     JOURNAL,
@@ -208,6 +209,13 @@ class Writer:
                 raise RunError(
                     f"{self.folder}: given a folder with a finished dump, needed another (--out)"
                 )
+            for shard in found.shards:
+                path = self.folder / shard.file
+                if not path.is_file() or path.stat().st_size != shard.bytes:
+                    raise RunError(
+                        f"{path}: given no file of {counted(shard.bytes, 'byte')}, needed the one "
+                        f"that {MANIFEST} tells of, or a new folder (--out)"
+                    )
             self.finished = found
             return
         journal = self.folder / JOURNAL
@@ -216,7 +224,7 @@ class Writer:
                 f"{self.folder}: given a folder with {other.name} and neither {MANIFEST} nor "
                 f"{JOURNAL}, needed a new folder (--out)"
             )
-        whole = _records(journal) if journal.is_file() else []
+        whole = lines_of(journal) if journal.is_file() else []
         header = {"kind": KIND, "format": FORMAT, **_as_json(self.options)}
         if len(whole) > 1:  # where no shard is there, nothing is begun
             # Compared as texts, since NaN is not equal to itself.
@@ -453,19 +461,6 @@ class Writer:
         write_json(self.folder / MANIFEST, to_json(manifest))
         (self.folder / JOURNAL).unlink()
         return manifest
-
-
-def _records(journal: Path) -> list[Any]:
-    """Read the lines of a journal up to the first that is cut or damaged."""
-    found = []
-    for line in journal.read_bytes().splitlines(keepends=True):
-        try:
-            found.append(json.loads(line) if line.endswith(b"\n") else None)
-        except ValueError:
-            found.append(None)
-        if not isinstance(found[-1], dict):
-            return found[:-1]
-    return found
 
 
 def _as_json(options: Options) -> dict[str, Any]:

@@ -137,6 +137,14 @@ def test_a_finished_dump_is_not_made_again(tmp_path: Path) -> None:
     for other in (("--compact",), ("--classes", "bad,good")):
         told = one_line("dump", "--from", path, *other, "--out", folder)
         assert "given a folder with a finished dump, needed another (--out)" in told
+    shard = folder / "shard-000000.safetensors"
+    for content in (shard.read_bytes()[:-8], None):
+        if content is None:
+            shard.unlink()
+        else:
+            shard.write_bytes(content)
+        told = one_line("dump", "--from", path, "--out", folder)
+        assert f"error: {shard}: given no file of 568 bytes, needed the one that" in told
 
 
 @pytest.mark.parametrize("write", WRITERS)
