@@ -102,8 +102,7 @@ class ArrayFile:
                 f"{self.path}: values: given {list(values)} with offsets, needed [T, D] or "
                 "[T, H, D]"
             )
-        rows, items = len(self), values[0]
-        ends = self._offsets
+        items, ends = values[0], self._offsets
         if self._packed and (
             ends.ndim != 1
             or not len(ends)
@@ -114,6 +113,7 @@ class ArrayFile:
                 f"{self.path}: offsets: given {list(ends.shape)}, needed [B + 1] that never "
                 f"decrease, from 0 to the {counted(items, 'row')} of values"
             )
+        rows = len(self)
         for name in _EACH:
             if name in self._arrays:
                 wanted = items if self._packed and name in ("scores", "weights") else rows

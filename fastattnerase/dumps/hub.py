@@ -127,7 +127,8 @@ class HubRows:
         """Yield the rows from number `start` on, with labels and logits where known.
 
         Raises:
-            RunError: a row whose shapes do not fit, naming the rows that it is among.
+            RunError: a row that cannot be read or holds something else, naming it; one whose shapes
+                do not fit, naming the rows that it is among.
         """
         rows: list[dict[str, Tensor]] = []
         given = iter(self._rows.skip(start) if start else self._rows)

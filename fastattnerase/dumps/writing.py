@@ -83,7 +83,8 @@ def save_batches(
 
     Raises:
         RunError: a callable head; batches of two models or of different types; an id that is given
-            twice; a folder with another dump, or in which another process writes.
+            twice; a folder with another dump, or in which another process writes; other ids or
+            lengths than those of the shards that are there, or fewer instances.
         OSError: the folder cannot be written to, or the disk is full.
 
     Example:

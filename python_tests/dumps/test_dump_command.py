@@ -217,6 +217,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
+        ({"offsets": np.array([], dtype=int)}, "offsets: given [0], needed [B + 1] that never"),
         ({"offsets": np.array([0, 2**63 - 1, -2, 3])}, "offsets: given [4], needed [B + 1] that"),
         ({"offsets": np.array([0, 1.5, 3])}, "offsets: given 1.5, needed integers"),
         ({"values": np.array(1.0)}, "values: given one number, needed an array"),
