@@ -15,12 +15,15 @@ struct Offer {
   bool runs;
 };
 
-// Whether AVX2 and the fused multiply-add are there; a build of other targets does not ask.
+// Whether AVX2, the fused multiply-add and what came with them are there; a build of other targets
+// does not ask. Compilers before GCC 11 do not know F16C and LZCNT by name: no processor has BMI2
+// without them.
 [[maybe_unused]] bool runs_avx2() {
 #if defined(__x86_64__)
   // The compiler's run-time support asks CPUID and, through XGETBV, the operating system.
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 #else
   return true;
 #endif

@@ -256,9 +256,9 @@ Error run(const Call& call) {
   // Chunks of consecutive instances of about equal work; a long instance is a chunk of its own.
   const std::int64_t items = std::max<std::int64_t>(1, (p.T + p.B) / (threads * 16));
   const auto is_long = [&](std::int64_t b) {
+    if (threads == 1 || call.permuted != nullptr || !valid_range(p, b)) return false;
     const std::int64_t n = p.offsets[b + 1] - p.offsets[b];
-    return threads > 1 && call.permuted == nullptr && n >= kLong && n > p.T / (2 * threads) &&
-           valid_range(p, b);
+    return n >= kLong && n > p.T / (2 * threads);
   };
   FirstError errors;
   std::int64_t next_instance = 0;

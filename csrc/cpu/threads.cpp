@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -13,19 +15,19 @@ namespace {
 class Pool {
  public:
   void run(std::int32_t threads, const std::function<void(std::int32_t)>& body) {
+    std::int32_t there;  // threads of this round, the caller included
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      while (static_cast<std::int32_t>(workers_.size()) < threads - 1) {
-        const std::int32_t index = static_cast<std::int32_t>(workers_.size()) + 1;
-        workers_.emplace_back([this, index, seen = round_] { work(index, seen); });
-      }
+      start_workers(threads - 1);
+      there = std::min(threads, static_cast<std::int32_t>(workers_.size()) + 1);
       body_ = &body;
-      wanted_ = threads;
-      running_ = threads - 1;
+      wanted_ = there;
+      running_ = there - 1;
       ++round_;
     }
     start_.notify_all();
     body(0);
+    for (std::int32_t thread = there; thread < threads; ++thread) body(thread);
     std::unique_lock<std::mutex> lock(mutex_);
     done_.wait(lock, [this] { return running_ == 0; });
   }
@@ -33,6 +35,17 @@ class Pool {
   std::mutex& busy() { return busy_; }
 
  private:
+  // As many as asked, or as the system gives: bodies do not wait for each other.
+  void start_workers(std::int32_t count) {
+    try {
+      while (static_cast<std::int32_t>(workers_.size()) < count) {
+        const std::int32_t index = static_cast<std::int32_t>(workers_.size()) + 1;
+        workers_.emplace_back([this, index, seen = round_] { work(index, seen); });
+      }
+    } catch (const std::system_error&) {  // there is no further thread to be had
+    }
+  }
+
   void work(std::int32_t index, std::uint64_t seen) {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {

@@ -300,11 +300,11 @@ inline __attribute__((noinline)) void judge_originals(const Context& ctx, const 
     const Doubles n2 = promoted(norm2 + l);
     const Doubles size = Load<Doubles>(norm + l) * Set<Doubles>(ctx.max_head_norm);
     const Doubles tolerance = Set<Doubles>(kNearTieTolerance) * (size + largest_bias);
-    // The smallest weight times what matters beside it must be a normal float by far.
+    // The smallest weight, and it times what matters beside it, must be a normal float by far.
+    const Doubles smallest = Load<Doubles>(B.smallest + l);
     auto usual = (n2 > Set<Doubles>(1e-30)) & (n2 < Set<Doubles>(1e37)) &
-                 (size < Set<Doubles>(kMostContribution)) &
-                 (Load<Doubles>(B.smallest + l) * tolerance > Set<Doubles>(1e-36)) &
-                 (tolerance < Set<Doubles>(1e30));
+                 (size < Set<Doubles>(kMostContribution)) & (smallest > Set<Doubles>(1e-36)) &
+                 (smallest * tolerance > Set<Doubles>(1e-36)) & (tolerance < Set<Doubles>(1e30));
     Doubles top = z[0], bias_top = bias[0];
 #pragma GCC unroll 5
     for (std::int64_t c = 0; c < C; ++c) {

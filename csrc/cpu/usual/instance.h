@@ -38,7 +38,14 @@ inline bool usual_possible(const SweepParams& p) {
     return false;
   }
   for (std::int64_t r = 0; r < p.R; ++r) {
-    if (p.rankings[r] == kGreedy) return false;
+    switch (p.rankings[r]) {
+      case kGreedy:
+      case kLeaveOneOut:  // attention over many items changes so little that floats do not rank it
+      case kLeaveOneOutDrop:
+        return false;
+      default:
+        break;
+    }
   }
   return true;
 }

@@ -46,9 +46,10 @@
 namespace fae::cpu {
 namespace {
 
-// Where the norms do not keep contributions within this, one may overflow float32 though its
-// difference from another's does not: the general way tells.
-constexpr double kMostContribution = 1e37;
+// Where the norms do not keep contributions within this, the general way tells: one may overflow
+// float32 though its difference from another's does not, and a probability that divergences take as
+// 2^-110 instead of 0 weighs something beside such logits.
+constexpr double kMostContribution = 1e20;
 
 // Whether a weight that is to meet a register of items must fill one in memory.
 constexpr bool kStaged = !Target::kBroadcastsLoads;

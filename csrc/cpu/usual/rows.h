@@ -144,7 +144,7 @@ inline bool load_usual(const SweepParams& p, UsualInstance& I) {
   I.with_mass = n - absent;
   I.bounded = accumulators(p.C) >= kFewestBounded && n * p.D <= kMostBounded;
   I.least = (p.is_scores ? GetLane(Exp(Set<D8>(least - largest))) : least) * per_sum;
-  return true;
+  return I.least > 1e-290;  // else what margins are lowered by may vanish beside it
 }
 
 inline void project_usual(const SweepParams& p, UsualInstance& I, std::int64_t begin,

@@ -81,12 +81,6 @@ inline void single_usual(const SweepParams& p, UsualInstance& I, const UsualWork
     if (p.single_drop != nullptr) {
       StoreN(drop, static_cast<float*>(p.single_drop) + I.first + begin, count);
     }
-    const auto keep = [&](double* to, F16 x) {
-      StoreN(PromoteLowerTo(x), to + begin, count);
-      StoreN(PromoteUpperTo(x), to + begin + 8, count - 8);
-    };
-    keep(I.single_js, d.js);
-    keep(I.single_drop, drop);
   }
   if (near && wants_single(p)) I.status |= kNearTie;
 }

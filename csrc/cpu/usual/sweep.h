@@ -10,8 +10,9 @@ namespace {
 // From weights and columns to everything the rankings share; false where the general way is needed.
 inline bool originate_usual(const SweepParams& p, UsualInstance& I, char* work_memory) {
   if (!originate_label(p, I)) return false;
-  // The smallest weight times what matters beside it must be a normal float by far.
-  I.compact = p.C > 8 && !wants_curves(p) && I.least * I.tolerance > 1e-36 && I.tolerance < 1e30;
+  // The smallest weight, and it times what matters beside it, must be a normal float by far.
+  I.compact = p.C > 8 && !wants_curves(p) && I.least > 1e-36 && I.least * I.tolerance > 1e-36 &&
+              I.tolerance < 1e30;
   const Wanted want = wanted(p);
   with_rows(p, I, [&](auto row) {
     I.lowering = row.kLowering * I.tolerance;
@@ -63,12 +64,6 @@ inline Error rank_usual(const SweepParams& p, const UsualInstance& I, std::int64
       sort_items({nullptr, w.words, w.approximate, range, w.packed, general.sort}, n, order);
       return {};
     }
-    case kLeaveOneOut:
-      keys = I.single_js;
-      break;
-    case kLeaveOneOutDrop:
-      keys = I.single_drop;
-      break;
     case kMinimal:
       with_rows(p, I, [&](auto row) {
         minimal_usual<decltype(row)>(p, I, w, general.sort, true, order);
