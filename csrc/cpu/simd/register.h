@@ -298,7 +298,8 @@ FAE_INLINE Register<LaneOf<H>, 2 * sizeof(H)> combine(H low, H high) {
   return x;
 }
 
-// The halves of a mask of lanes of 4 bytes for lanes of 8.
+// The halves of a mask of lanes of 4 bytes for lanes of 8. Types are deduced: where masks are
+// registers of their own, with functions of their own, there is no vector of a mask's size.
 FAE_INLINE Register<std::int64_t, 16> widen_mask_lower(Register<std::int32_t, 16> m) {
   return (Register<std::int64_t, 16>)shuffle<0, 0, 1, 1>(m);
 }
@@ -306,11 +307,11 @@ FAE_INLINE Register<std::int64_t, 16> widen_mask_upper(Register<std::int32_t, 16
   return (Register<std::int64_t, 16>)shuffle<2, 2, 3, 3>(m);
 }
 template <class M>
-FAE_INLINE Register<std::int64_t, sizeof(M)> widen_mask_lower(M m) {
+FAE_INLINE auto widen_mask_lower(M m) {
   return __builtin_convertvector(lower(m), Register<std::int64_t, sizeof(M)>);
 }
 template <class M>
-FAE_INLINE Register<std::int64_t, sizeof(M)> widen_mask_upper(M m) {
+FAE_INLINE auto widen_mask_upper(M m) {
   return __builtin_convertvector(upper(m), Register<std::int64_t, sizeof(M)>);
 }
 
@@ -320,7 +321,7 @@ FAE_INLINE M narrow_masks_by(M low, M high, Indices<kIndex...>) {
   return shuffle<(2 * kIndex)...>(low, high);
 }
 template <class M>
-FAE_INLINE Register<std::int32_t, sizeof(M)> narrow_masks(M low, M high) {
+FAE_INLINE auto narrow_masks(M low, M high) {
   using To = Register<std::int32_t, sizeof(M)>;
   return narrow_masks_by((To)low, (To)high, UpTo<kLanesOf<To>>());
 }
