@@ -76,7 +76,8 @@ def merged(values: Tensor, scores: Tensor, item: Tensor, count: int) -> tuple[Te
     An item's score is `log Σ exp(e_i)` of its positions, its value their average by the softmax of
     their scores, for each head: what any set of whole items gives attention is the same. An item
     without positions has the score -inf and the value 0. The derivative by an item's weight is the
-    average of its positions' derivatives, not their sum.
+    average of its positions' derivatives, not their sum: a word of two pieces that are alike is as
+    sensitive as one of a single piece.
 
     Args:
         values: `[P, H, d]`, floating point, of positions.
