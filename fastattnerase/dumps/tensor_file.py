@@ -26,7 +26,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     """Write a safetensors file and sync it.
 
     The library's own writer would go through a hidden file that a kill leaves behind, make a file
-    that nobody else may read, and report a full disk as an error without a number.
+    that nobody else may read, and report a full disk as an error without a number. What it makes
+    in memory instead would copy a shard twice more.
 
     Args:
         path: written over where it is there.

@@ -171,7 +171,7 @@ class Writer:
         self._pending: list[tuple[AttentionBatch, dict[str, Tensor]]] = []
         self._room = self._full = 0  # bytes for instances; known with the first batch
         self._passing: list[Shard] = []  # whose instances are still to be passed over
-        self._passed: list[AttentionBatch] = []  # those of the first of these
+        self._passed: list[tuple[Tensor, int]] = []  # ids of the first of these, and their items
         names = json.dumps(options.classes)
         self._metadata = {"classes": names} if options.classes else {}
 
@@ -266,14 +266,14 @@ class Writer:
         """
         while len(batch):
             shard = self._passing[0]
-            skip = min(shard.instances - sum(map(len, self._passed)), len(batch))
-            self._passed.append(batch[:skip])
+            skip = min(shard.instances - sum(len(own) for own, _ in self._passed), len(batch))
+            self._passed.append((batch.ids[:skip].cpu(), batch[:skip].num_items))
             batch = batch[skip:]
-            if sum(map(len, self._passed)) < shard.instances:
+            ids = torch.cat([own for own, _ in self._passed]).numpy()
+            if len(ids) < shard.instances:
                 return
-            ids = torch.cat([own.ids.cpu() for own in self._passed]).numpy()
             same = self.options.renumber or np.array_equal(ids, ids_of(self.folder / shard.file))
-            if not same or sum(own.num_items for own in self._passed) != shard.items:
+            if not same or sum(items for _, items in self._passed) != shard.items:
                 raise RunError(
                     f"{self.folder}: given other ids or lengths than those in {shard.file}, needed "
                     "the same instances again, or a new folder"

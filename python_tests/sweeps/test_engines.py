@@ -31,17 +31,6 @@ from fastattnerase.sweeps.transfer import Mover, Staging, taken_off, with_copies
 SAME = ("--random-orders", "2", "--resamples", "5", "--device", "cpu", "--no-aggregate")
 
 
-@pytest.fixture(scope="module")
-def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.make_dump(tmp_path_factory.mktemp("dump") / "dump")
-
-
-@pytest.fixture(scope="module")
-def whole(dump: Path) -> dict[str, str]:
-    """The parts of a sweep in one process."""
-    return tiny.swept(dump, dump.parent / "whole")
-
-
 def command(*arguments: object, launcher: tuple[str, ...] = ()) -> None:
     """Run the command in a process of its own, to its end."""
     launched = [*launcher, "-m", "--"] if launcher else ["-m"]

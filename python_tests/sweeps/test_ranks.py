@@ -22,17 +22,6 @@ FILES = [f"shard-{number:06d}.safetensors" for number in range(8)]
 MINE, OTHER = FILES[0], FILES[1]  # of rank 0, which is looked at, and of rank 1
 
 
-@pytest.fixture(scope="module")
-def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.make_dump(tmp_path_factory.mktemp("dump") / "dump")
-
-
-@pytest.fixture(scope="module")
-def whole(dump: Path) -> dict[str, str]:
-    """The parts of a sweep in one process."""
-    return tiny.swept(dump, dump.parent / "whole")
-
-
 @pytest.fixture
 def own(dump: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(dump, tmp_path / "dump"))

@@ -40,17 +40,6 @@ from fastattnerase.sweeps.records import (
 from fastattnerase.sweeps.run import sweep_dump
 
 
-@pytest.fixture(scope="module")
-def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.make_dump(tmp_path_factory.mktemp("dump") / "dump")
-
-
-@pytest.fixture(scope="module")
-def whole(dump: Path) -> dict[str, str]:
-    """The parts of a sweep that nothing disturbed."""
-    return tiny.swept(dump, dump.parent / "whole")
-
-
 def copied(dump: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(dump, tmp_path / "dump"))
 

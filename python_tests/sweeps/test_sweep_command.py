@@ -27,11 +27,6 @@ from fastattnerase.sweeps.work import Job
 FAST = ("--random-orders", "2", "--resamples", "5", "--device", "cpu")
 
 
-@pytest.fixture(scope="module")
-def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.make_dump(tmp_path_factory.mktemp("dump") / "dump")
-
-
 def last_line(*arguments: object) -> str:
     """Run a command that begins, and must fail with one line after its progress; give that."""
     result = invoke(*arguments, code=2)
